@@ -1,0 +1,31 @@
+# One source folder is one static library that links only the folders it may include. tests/check_folders.py reads
+# the same lines and refuses any other include.
+function(switchyard_folder name)
+  cmake_parse_arguments(arg "" "" "DEPENDS;LIBRARIES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  add_library(switchyard_${name} STATIC ${sources})
+  target_include_directories(switchyard_${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_options(switchyard_${name} PRIVATE ${SWITCHYARD_WARNINGS})
+  target_link_libraries(switchyard_${name} PUBLIC switchyard_torch fmt::fmt ${arg_LIBRARIES})
+  foreach(dependency ${arg_DEPENDS})
+    target_link_libraries(switchyard_${name} PUBLIC switchyard_${dependency})
+  endforeach()
+  if(name STREQUAL "base")
+    target_precompile_headers(switchyard_base PRIVATE
+      <fmt/format.h> <map> <memory> <optional> <string> <utility> <vector> <ATen/ATen.h>)
+  else()
+    target_precompile_headers(switchyard_${name} REUSE_FROM switchyard_base)
+  endif()
+endfunction()
+
+# switchyard_test(moe/router_test switchyard_moe): builds tests/moe/router_test.cpp, runs it under that name.
+function(switchyard_test path)
+  string(REPLACE "/" "_" name ${path})
+  add_executable(${name} ${path}.cpp)
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE ${SWITCHYARD_WARNINGS})
+  target_link_libraries(${name} PRIVATE ${ARGN} GTest::gtest_main)
+  target_precompile_headers(${name} REUSE_FROM switchyard_base)
+  add_test(NAME ${path} COMMAND ${name})
+  set_tests_properties(${path} PROPERTIES TIMEOUT 300)
+endfunction()
