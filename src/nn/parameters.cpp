@@ -1,0 +1,201 @@
+#include "nn/parameters.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace switchyard {
+namespace {
+
+int64_t product(const std::vector<int64_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Calls visit(local flat index, logical flat index) for the elements of a box, rows of the last dim
+// at a time.
+void for_each_row(const std::vector<int64_t>& shape, const std::vector<int64_t>& start,
+                  const std::vector<int64_t>& local_shape,
+                  const std::function<void(int64_t local, int64_t logical, int64_t count)>& visit) {
+  const size_t dims = shape.size();
+  const int64_t row = local_shape.back();
+  const int64_t num_rows = row == 0 ? 0 : product(local_shape) / row;
+  constexpr int64_t kRowsPerTask = 64;
+  at::parallel_for(0, num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      int64_t rest = r;
+      int64_t logical = start.back();
+      int64_t stride = shape.back();
+      for (size_t dim = dims - 1; dim-- > 0;) {
+        logical += (start[dim] + rest % local_shape[dim]) * stride;
+        rest /= local_shape[dim];
+        stride *= shape[dim];
+      }
+      visit(r * row, logical, row);
+    }
+  });
+}
+
+template <class T>
+void fill_normal(at::Tensor& values, const ParameterSpec& spec, const std::vector<int64_t>& start,
+                 const std::vector<int64_t>& local_shape, uint64_t seed) {
+  const RandomStream stream(seed, spec.name);
+  auto* data = values.mutable_data_ptr<T>();
+  for_each_row(spec.shape, start, local_shape, [&](int64_t local, int64_t logical, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      data[local + i] =
+          static_cast<T>(spec.init.std * stream.normal(static_cast<uint64_t>(logical + i)));
+    }
+  });
+}
+
+}  // namespace
+
+Parameter::Parameter(ParameterSpec spec, const Groups& groups)
+    : spec_(std::move(spec)), start_(spec_.shape.size(), 0), local_shape_(spec_.shape) {
+  const Mesh& mesh = groups.mesh();
+  const auto cut = [&](int64_t dim, Axis axis) {
+    const auto d = static_cast<size_t>(dim);
+    const int64_t parts = mesh.size(axis);
+    check<ConfigError>(local_shape_[d] % parts == 0,
+                       "{}: dim {} of size {} cannot be cut evenly over {} {} ranks", spec_.name,
+                       dim, local_shape_[d], parts, to_string(axis));
+    local_shape_[d] /= parts;
+    start_[d] = local_shape_[d] * mesh.coordinate(groups.rank(), axis);
+  };
+  const bool is_dense = spec_.family == Family::kDense;
+  const Axis tensor_axis = is_dense ? Axis::kTensor : Axis::kExpertTensor;
+  int64_t num_shards = mesh.size(Axis::kPipeline);  // ranks that hold other parameters or parts
+  if (!is_dense) {
+    cut(0, Axis::kExpert);
+    num_shards *= mesh.size(Axis::kExpert);
+  }
+  const bool is_cut = spec_.tensor.kind == PlacementKind::kSharded;
+  if (is_cut) {
+    cut(spec_.tensor.dim, tensor_axis);
+    num_shards *= mesh.size(tensor_axis);
+  }
+  num_replicas_ = mesh.world_size() / num_shards;
+  const auto is_at_zero = [&](Axis axis) { return mesh.coordinate(groups.rank(), axis) == 0; };
+  is_first_replica_ = (is_cut || is_at_zero(tensor_axis)) &&
+                      (is_dense ? is_at_zero(Axis::kData) && is_at_zero(Axis::kContext)
+                                : is_at_zero(Axis::kExpertData));
+}
+
+int64_t Parameter::local_numel() const { return product(local_shape_); }
+
+GroupName Parameter::gradient_group() const {
+  if (spec_.family == Family::kExpert) {
+    return GroupName::kExpertData;
+  }
+  return spec_.tensor.kind == PlacementKind::kReplicated ? GroupName::kDataContextTensor
+                                                         : GroupName::kDataContext;
+}
+
+at::Tensor Parameter::initial_values(uint64_t seed, at::ScalarType dtype) const {
+  at::Tensor values = at::empty(local_shape_, dtype);
+  switch (spec_.init.kind) {
+    case Init::Kind::kZeros:
+      return values.zero_();
+    case Init::Kind::kOnes:
+      return values.fill_(1);
+    case Init::Kind::kNormal:
+      if (dtype == at::kDouble) {
+        fill_normal<double>(values, spec_, start_, local_shape_, seed);
+      } else {
+        fill_normal<float>(values, spec_, start_, local_shape_, seed);
+      }
+      return values;
+  }
+  return values;
+}
+
+at::Tensor ParameterStorage::piece(const at::Tensor& whole, size_t i) const {
+  int64_t offset = 0;
+  for (size_t before = 0; before < i; ++before) {
+    offset += pieces[before].local_numel();
+  }
+  return whole.view({-1}).narrow(0, offset, pieces[i].local_numel()).view(pieces[i].local_shape());
+}
+
+void ParameterStorage::absorb_gradient() {
+  at::Tensor& from = leaf.mutable_grad();
+  if (!from.defined()) {
+    return;
+  }
+  if (gradient.defined()) {
+    gradient.add_(from);
+  } else {
+    gradient = from.to(master.scalar_type()).contiguous();
+  }
+  from.reset();
+}
+
+void ParameterStorage::publish_master() {
+  if (leaf.scalar_type() != master.scalar_type()) {
+    const at::NoGradGuard no_grad;
+    leaf.copy_(master);
+  }
+}
+
+Parameters::Parameters(const Groups& groups, Precision precision, uint64_t seed)
+    : groups_(groups), precision_(precision), seed_(seed) {}
+
+void Parameters::check_name_is_free(const std::string& name) const {
+  for (const auto& storage : storages_) {
+    for (const Parameter& piece : storage->pieces) {
+      check<ConfigError>(piece.name() != name, "two parameters are named {}", name);
+    }
+  }
+  for (const Buffer& buffer : buffers_) {
+    check<ConfigError>(buffer.name != name, "two parameters are named {}", name);
+  }
+}
+
+at::Tensor Parameters::declare(std::vector<ParameterSpec> pieces,
+                               const std::vector<int64_t>& local_shape) {
+  auto storage = std::make_unique<ParameterStorage>();
+  std::vector<at::Tensor> values;
+  for (ParameterSpec& spec : pieces) {
+    check_name_is_free(spec.name);
+    storage->pieces.emplace_back(std::move(spec), groups_);
+    values.push_back(
+        storage->pieces.back().initial_values(seed_, precision_.master).view({-1}));
+  }
+  storage->master = (values.size() == 1 ? values[0] : at::cat(values)).view(local_shape);
+  storage->leaf = precision_.is_mixed() ? storage->master.to(precision_.compute)
+                                        : storage->master.detach();
+  storage->leaf.set_requires_grad(true);
+  storages_.push_back(std::move(storage));
+  return storages_.back()->leaf;
+}
+
+at::Tensor Parameters::declare_buffer(const std::string& name, const std::vector<int64_t>& shape) {
+  check_name_is_free(name);
+  buffers_.push_back({name, at::zeros(shape, precision_.master)});
+  return buffers_.back().tensor;
+}
+
+int64_t Parameters::logical_numel() const {
+  int64_t total = 0;
+  for (const auto& storage : storages_) {
+    for (const Parameter& piece : storage->pieces) {
+      total += product(piece.spec().shape);
+    }
+  }
+  return total;
+}
+
+Scope Scope::operator/(const std::string& child) const { return {parameters, name(child)}; }
+
+std::string Scope::name(const std::string& leaf) const {
+  return prefix.empty() ? leaf : prefix + "." + leaf;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "parallel/groups.h"
+#include "parallel/placement.h"
+
+namespace switchyard {
+
+// How a parameter starts. Every element is a function of (seed, logical name, flat logical index)
+// alone, so all layouts, thread counts and processors start from the same bits.
+struct Init {
+  enum class Kind { kZeros, kOnes, kNormal };
+  Kind kind = Kind::kZeros;
+  double std = 0;  // kNormal: standard deviation around 0
+
+  static Init zeros() { return {Kind::kZeros}; }
+  static Init ones() { return {Kind::kOnes}; }
+  static Init normal(double std) { return {Kind::kNormal, std}; }
+};
+
+// Which folding of the mesh a parameter lives in.
+enum class Family {
+  kDense,   // over tp by `tensor`; the same on all ranks of dp x cp
+  kExpert,  // cut over ep along dim 0, over etp by `tensor`; the same on all ranks of edp
+};
+
+// The one declaration of a parameter. Its local shape, initial values, gradient reduction, weight in
+// the gradient norm and slice of a checkpoint all follow from it.
+struct ParameterSpec {
+  std::string name;            // logical: "layers.0.attention.q"
+  std::vector<int64_t> shape;  // logical: over all ranks
+  Init init;
+  bool has_weight_decay = true;
+  Family family = Family::kDense;
+  // Over tp, or etp for experts. kSharded: cut along a dim (its `full` need not be set). kInvariant:
+  // equal, with equal gradients. kReplicated: equal, and the gradient is the sum over the axis.
+  Placement tensor;
+};
+
+// One logical parameter as this rank holds it: a contiguous part of a storage.
+class Parameter {
+ public:
+  Parameter(ParameterSpec spec, const Groups& groups);
+
+  const ParameterSpec& spec() const { return spec_; }
+  const std::string& name() const { return spec_.name; }
+  const std::vector<int64_t>& local_start() const { return start_; }  // first logical index, per dim
+  const std::vector<int64_t>& local_shape() const { return local_shape_; }
+  int64_t local_numel() const;
+
+  // The group over which its gradient is summed.
+  GroupName gradient_group() const;
+  // How many ranks hold the very same elements.
+  int64_t num_replicas() const { return num_replicas_; }
+  // Whether this rank is the first of them: the one that saves.
+  bool is_first_replica() const { return is_first_replica_; }
+
+  // Initial values of the local part. [local_shape] of the given dtype.
+  at::Tensor initial_values(uint64_t seed, at::ScalarType dtype) const;
+
+ private:
+  ParameterSpec spec_;
+  std::vector<int64_t> start_;
+  std::vector<int64_t> local_shape_;
+  int64_t num_replicas_ = 1;
+  bool is_first_replica_ = true;
+};
+
+// Arithmetic of a run: what the model computes in, and what the optimizer keeps.
+struct Precision {
+  at::ScalarType compute;  // parameters as the model uses them, and activations
+  at::ScalarType master;   // parameters as the optimizer updates them; gradients; moments
+  bool is_mixed() const { return compute != master; }
+
+  static Precision fp64() { return {at::kDouble, at::kDouble}; }
+  static Precision fp32() { return {at::kFloat, at::kFloat}; }
+  static Precision bf16() { return {at::kBFloat16, at::kFloat}; }
+};
+
+// One local buffer that holds one or several logical parameters end to end, so that one GEMM serves
+// them. The model multiplies with `leaf`; the optimizer works on `master` and `gradient`.
+struct ParameterStorage {
+  std::vector<Parameter> pieces;  // in order, end to end
+  at::Tensor leaf;                // compute dtype, requires grad
+  at::Tensor master;              // master dtype; shares memory with `leaf` unless mixed
+  at::Tensor gradient;            // master dtype, summed over micro-batches; undefined before the first
+
+  // The part of `whole` (leaf, master, gradient, or any tensor of their size) that holds piece i, in its
+  // local shape. A view.
+  at::Tensor piece(const at::Tensor& whole, size_t i) const;
+
+  // Adds leaf.grad() to `gradient` and drops it.
+  void absorb_gradient();
+  // Writes the master values into `leaf`, where they are two tensors.
+  void publish_master();
+};
+
+// State that belongs to the model and is not trained by gradients, such as a router's selection bias:
+// fp32 (or fp64), equal on all ranks.
+struct Buffer {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// Every parameter and buffer of a model on one rank, in order of declaration. The model's modules
+// declare them as they are built and keep the leaf; optimizer, checkpoint and planner read this list.
+class Parameters {
+ public:
+  Parameters(const Groups& groups, Precision precision, uint64_t seed);
+
+  // Declares logical parameters that share one buffer, and returns the leaf in `local_shape`
+  // (its elements: the pieces end to end). Throws ConfigError when a cut dim does not divide evenly or
+  // a name is taken. Not collective.
+  at::Tensor declare(std::vector<ParameterSpec> pieces, const std::vector<int64_t>& local_shape);
+  // A buffer of zeros in the master dtype. [shape]
+  at::Tensor declare_buffer(const std::string& name, const std::vector<int64_t>& shape);
+
+  std::vector<std::unique_ptr<ParameterStorage>>& storages() { return storages_; }
+  const std::vector<std::unique_ptr<ParameterStorage>>& storages() const { return storages_; }
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+
+  const Groups& groups() const { return groups_; }
+  const Precision& precision() const { return precision_; }
+  int64_t logical_numel() const;  // over all ranks, each logical parameter once
+
+ private:
+  void check_name_is_free(const std::string& name) const;
+
+  const Groups& groups_;
+  Precision precision_;
+  uint64_t seed_;
+  std::vector<std::unique_ptr<ParameterStorage>> storages_;
+  std::vector<Buffer> buffers_;
+};
+
+// Where a module declares: the list, and the prefix of its names. `scope / "attention"` is the scope of a
+// child.
+struct Scope {
+  Parameters& parameters;
+  std::string prefix;
+
+  Scope operator/(const std::string& child) const;
+  std::string name(const std::string& leaf) const;
+  const Groups& groups() const { return parameters.groups(); }
+};
+
+}  // namespace switchyard

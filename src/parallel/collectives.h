@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "parallel/group.h"
+#include "parallel/placement.h"
+
+namespace switchyard {
+
+// Differentiable collectives. Each is collective over `group` in its forward and, where the table says
+// so, in its backward; `group` must outlive the graph.
+
+// Converts a value from its placement to another over the ranks of `group`. What the backward pass
+// does follows from the two placements:
+//
+//   from, to                 forward          backward
+//   invariant, replicated    nothing          all-reduce
+//   partial, invariant       all-reduce       nothing
+//   sharded, replicated      all-gather       reduce-scatter
+//   sharded, invariant       all-gather       own slice
+//   invariant, sharded       own slice        all-gather
+//   partial, sharded         reduce-scatter   all-gather
+//
+// Equal placements pass through. Throws ShapeError for any other pair: it has no meaning (a partial value
+// taken for a replicated one is a missing sum).
+Placed convert(const Placed& value, const Placement& to, const Group& group, const Site& site);
+
+// Rows of dim 0 change hands (Group::all_to_all); the gradient travels back the same way.
+at::Tensor exchange_rows(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
+                         const std::vector<int64_t>& receive_counts, const Group& group,
+                         const Site& site);
+
+// All ranks' rows, counts[i] of them from rank i; the gradient is summed and cut (reduce-scatter).
+at::Tensor gather_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
+                       const Group& group, const Site& site);
+
+// The sum over ranks, of which rank i keeps counts[i] rows; the gradient is gathered.
+at::Tensor reduce_scatter_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
+                               const Group& group, const Site& site);
+
+}  // namespace switchyard

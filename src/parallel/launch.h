@@ -1,0 +1,38 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "parallel/groups.h"
+
+namespace switchyard {
+
+// Who this process is among its peers, as its launcher says.
+struct LaunchEnvironment {
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  int64_t local_rank = 0;
+  std::string master_address = "127.0.0.1";
+  uint16_t master_port = 29500;
+  std::string launcher = "none";
+};
+
+// Reads torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), else Slurm's,
+// else Open MPI's; with none of them it is one rank. Throws ConfigError naming the variable that is
+// missing or not a number.
+LaunchEnvironment read_launch_environment();
+
+// Meets the other ranks and makes all groups. Collective over the world. Throws ConfigError when the
+// mesh cannot be, CommError when a rank does not come within the timeout.
+std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const MeshShape& shape,
+                                std::chrono::milliseconds timeout);
+
+// Runs `body` once per rank, as threads of this process that share nothing but a store: a run of many
+// ranks as an ordinary function call, for tests and self-checks on CPU. Each thread computes on
+// one core. Throws what the first failing rank threw, after all have ended.
+void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
+               std::chrono::milliseconds timeout = std::chrono::seconds(60));
+
+}  // namespace switchyard

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace switchyard {
+
+// What a transfer is for; the metrics add up bytes and time by purpose.
+enum class Purpose { kTensorParallel, kDispatch, kCombine, kGradient, kStatistics, kCheckpoint, kControl };
+std::string_view to_string(Purpose purpose);
+
+// A place in the program that communicates or scales: a fixed name and what the transfer is for.
+struct Site {
+  std::string_view name;
+  Purpose purpose = Purpose::kControl;
+  bool is_backward = false;  // the transfer that the gradient makes at the same place
+
+  std::string full_name() const;  // "attention.output" or "attention.output/backward"
+};
+
+struct LedgerEntry {
+  std::string site;
+  std::string collective;
+  std::string group;
+  Purpose purpose = Purpose::kControl;
+  int64_t calls = 0;
+  int64_t bytes = 0;    // payload that this rank sends to other ranks
+  double seconds = 0;   // time this rank spent in or waiting for the call
+};
+
+// Every byte that leaves a rank is written here. One ledger per rank; not thread-safe.
+//
+// It also carries the test-only switch of the mutation tests: a site that is removed keeps the shapes
+// of its results but does not communicate (or does not scale), so that a test can prove that it
+// would notice. Nothing but tests sets it.
+class Ledger {
+ public:
+  void record(const Site& site, std::string_view collective, std::string_view group, int64_t bytes,
+              double seconds);
+
+  std::vector<LedgerEntry> entries() const;  // by site, collective and group
+  int64_t bytes(Purpose purpose) const;
+  double seconds(Purpose purpose) const;
+  void clear();
+
+  void remove_site_for_test(std::string_view name) { removed_ = name; }
+  bool is_removed(const Site& site);
+
+  // `value`, or 1 where the site is removed for a test.
+  double scale(const Site& site, double value);
+
+  const std::map<std::string, int64_t>& scale_sites() const { return scale_sites_; }
+
+ private:
+  std::map<std::string, LedgerEntry> entries_;
+  std::map<std::string, int64_t> scale_sites_;  // name -> how often it was asked
+  std::string removed_;
+};
+
+}  // namespace switchyard
