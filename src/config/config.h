@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string_view>
+#include <tuple>
+
+#include "config/sections.h"
+
+namespace switchyard {
+
+struct Config;
+
+// A section of the file: its YAML key, the member of Config that holds it, what it is about.
+template <class Section>
+struct SectionEntry {
+  std::string_view key;
+  Section Config::*member;
+  std::string_view help;
+};
+
+// Every setting of a run. Read from YAML and the command line by config/load.h.
+struct Config {
+  RunConfig run;
+  ModelConfig model;
+  MoeConfig moe;
+  DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  ParallelConfig parallel;
+  CheckpointConfig checkpoint;
+  MetricsConfig metrics;
+
+  static constexpr auto sections() {
+    return std::tuple{
+        SectionEntry{"run", &Config::run, "the run as a whole"},
+        SectionEntry{"model", &Config::model, "shape of the decoder"},
+        SectionEntry{"moe", &Config::moe, "experts and the router that chooses among them"},
+        SectionEntry{"data", &Config::data, "text to train and evaluate on"},
+        SectionEntry{"train", &Config::train, "length, batch and arithmetic of the training"},
+        SectionEntry{"optimizer", &Config::optimizer, "AdamW and its learning rate"},
+        SectionEntry{"parallel", &Config::parallel,
+                     "how the work is divided over ranks; what is left over is data parallel"},
+        SectionEntry{"checkpoint", &Config::checkpoint, "when the state is saved"},
+        SectionEntry{"metrics", &Config::metrics, "what is written besides metrics.jsonl"},
+    };
+  }
+};
+
+}  // namespace switchyard

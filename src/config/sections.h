@@ -1,0 +1,302 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/fields.h"
+
+namespace switchyard {
+
+// One struct per section of the YAML file. The meaning of a setting is its help text. Required
+// settings hold 0 or nothing until they are read.
+
+constexpr int64_t kMaxWidth = 1 << 20;  // features
+constexpr int64_t kMaxRanks = 1 << 20;
+
+struct RunConfig {
+  std::string dir;
+  int64_t seed = 1;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("dir", &RunConfig::dir, "folder of the run: checkpoints, metrics, resolved settings",
+              Need::kRequiredToTrain),
+        field("seed", &RunConfig::seed, {0, kNoLimit},
+              "decides initial values and the order of the data"),
+    };
+  }
+};
+
+struct ModelConfig {
+  int64_t num_layers = 0;
+  int64_t hidden_size = 0;
+  int64_t ffn_hidden_size = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_query_groups = 0;
+  int64_t head_dim = 0;
+  int64_t vocab_size = 0;
+  double rotary_base = 10000.0;
+  double norm_epsilon = 1e-6;
+  bool tie_embeddings = false;
+  double init_std = 0.02;
+
+  // With the zeros that stand for a derived value replaced by that value.
+  int64_t query_groups() const {
+    return num_query_groups > 0 ? num_query_groups : num_attention_heads;
+  }
+  int64_t head_size() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("num_layers", &ModelConfig::num_layers, {1, 10000}, "decoder layers",
+              Need::kRequired),
+        field("hidden_size", &ModelConfig::hidden_size, {1, kMaxWidth},
+              "width of the residual stream, in features", Need::kRequired),
+        field("ffn_hidden_size", &ModelConfig::ffn_hidden_size, {0, kMaxWidth},
+              "inner width of the MLP of dense layers, in features; 0 when no layer is dense"),
+        field("num_attention_heads", &ModelConfig::num_attention_heads, {1, 65536},
+              "query heads of an attention layer", Need::kRequired),
+        field("num_query_groups", &ModelConfig::num_query_groups, {0, 65536},
+              "key and value heads, each shared by a group of query heads; 0 for as many as "
+              "query heads"),
+        field("head_dim", &ModelConfig::head_dim, {0, 65536},
+              "width of one attention head, in features; 0 for hidden_size / num_attention_heads"),
+        field("vocab_size", &ModelConfig::vocab_size, {0, 1 << 28},
+              "tokens in the vocabulary; 0 for the tokenizer's number"),
+        field("rotary_base", &ModelConfig::rotary_base, {1.0, 1e12},
+              "base of the rotary position frequencies"),
+        field("norm_epsilon", &ModelConfig::norm_epsilon, {1e-30, 1.0},
+              "added to the mean square in RMSNorm"),
+        field("tie_embeddings", &ModelConfig::tie_embeddings,
+              "use the embedding as output weights too"),
+        field("init_std", &ModelConfig::init_std, {0.0, 10.0},
+              "standard deviation of the initial weights"),
+    };
+  }
+};
+
+enum class ScoreFunction { kSoftmax, kSigmoid };
+constexpr std::array kScoreFunctionWords{Word{ScoreFunction::kSoftmax, "softmax"},
+                                         Word{ScoreFunction::kSigmoid, "sigmoid"}};
+
+enum class DispatcherKind { kAllToAll, kAllGather };
+constexpr std::array kDispatcherWords{Word{DispatcherKind::kAllToAll, "alltoall"},
+                                      Word{DispatcherKind::kAllGather, "allgather"}};
+
+struct MoeConfig {
+  int64_t num_experts = 0;
+  int64_t top_k = 2;
+  int64_t ffn_hidden_size = 0;
+  int64_t first_dense_layers = 0;
+  int64_t shared_expert_ffn_hidden_size = 0;
+  ScoreFunction score_function = ScoreFunction::kSoftmax;
+  bool pre_softmax = false;
+  bool renormalize = false;
+  double scaling_factor = 1.0;
+  bool expert_bias = false;
+  double bias_update_rate = 1e-3;
+  double aux_loss_coeff = 0.0;
+  double z_loss_coeff = 0.0;
+  DispatcherKind dispatcher = DispatcherKind::kAllToAll;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("num_experts", &MoeConfig::num_experts, {0, 65536},
+              "experts of an MoE layer; 0 makes every layer dense"),
+        field("top_k", &MoeConfig::top_k, {1, 1024}, "experts each token is sent to"),
+        field("ffn_hidden_size", &MoeConfig::ffn_hidden_size, {0, kMaxWidth},
+              "inner width of one expert, in features"),
+        field("first_dense_layers", &MoeConfig::first_dense_layers, {0, 10000},
+              "layers at the start of the model that are dense"),
+        field("shared_expert_ffn_hidden_size", &MoeConfig::shared_expert_ffn_hidden_size,
+              {0, kMaxWidth},
+              "inner width of the expert that every token uses, in features; 0 for none"),
+        field("score_function", &MoeConfig::score_function, kScoreFunctionWords,
+              "turns router logits into scores"),
+        field("pre_softmax", &MoeConfig::pre_softmax,
+              "true: softmax over all experts, then the top_k of it; false: the top_k logits, "
+              "then softmax over these"),
+        field("renormalize", &MoeConfig::renormalize,
+              "divide the weights of the chosen experts by their sum; for pre_softmax and sigmoid"),
+        field("scaling_factor", &MoeConfig::scaling_factor, {0.0, 1e6},
+              "multiplies the weights of the chosen experts"),
+        field("expert_bias", &MoeConfig::expert_bias,
+              "balance by a bias per expert that acts on the choice only; for sigmoid"),
+        field("bias_update_rate", &MoeConfig::bias_update_rate, {0.0, 1.0},
+              "change of the expert bias per optimizer step"),
+        field("aux_loss_coeff", &MoeConfig::aux_loss_coeff, {0.0, 100.0},
+              "weight of the balance loss, which is 1 per layer when balanced; 0 turns it off"),
+        field("z_loss_coeff", &MoeConfig::z_loss_coeff, {0.0, 100.0},
+              "weight of the mean squared log-sum-exp of the router logits; 0 turns it off"),
+        field("dispatcher", &MoeConfig::dispatcher, kDispatcherWords,
+              "how tokens travel to the ranks of their experts"),
+    };
+  }
+};
+
+struct DataConfig {
+  std::vector<std::string> train;
+  std::vector<std::string> eval;
+  std::string tokenizer = "bytes";
+  int64_t sequence_length = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("train", &DataConfig::train, "prefixes of the tokenized files to train on",
+              Need::kRequiredToTrain),
+        field("eval", &DataConfig::eval,
+              "prefixes of the tokenized files to evaluate on; empty for no evaluation"),
+        field("tokenizer", &DataConfig::tokenizer,
+              "turns text into tokens; bytes: one token per byte"),
+        field("sequence_length", &DataConfig::sequence_length, {1, 1 << 24},
+              "tokens of one training sequence", Need::kRequiredToTrain),
+    };
+  }
+};
+
+enum class Precision { kFp64, kFp32, kBf16 };
+constexpr std::array kPrecisionWords{Word{Precision::kFp64, "fp64"}, Word{Precision::kFp32, "fp32"},
+                                     Word{Precision::kBf16, "bf16"}};
+
+enum class Recompute { kNone, kFull };
+constexpr std::array kRecomputeWords{Word{Recompute::kNone, "none"},
+                                     Word{Recompute::kFull, "full"}};
+
+struct TrainConfig {
+  int64_t steps = 0;
+  double minutes = 0.0;
+  int64_t global_batch_size = 0;
+  int64_t micro_batch_size = 1;
+  Precision precision = Precision::kFp32;
+  Recompute recompute = Recompute::kNone;
+  int64_t eval_every = 0;
+  int64_t eval_batches = 0;
+  int64_t threads = 0;
+  int64_t log_every = 10;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("steps", &TrainConfig::steps, {0, kNoLimit},
+              "optimizer steps of the whole run; 0: fixed from minutes and the speed of the first "
+              "steps"),
+        field("minutes", &TrainConfig::minutes, {0.0, 1e7},
+              "time to train for, in minutes; 0 for no limit"),
+        field("global_batch_size", &TrainConfig::global_batch_size, {1, 1 << 24},
+              "sequences per optimizer step, over all ranks", Need::kRequiredToTrain),
+        field("micro_batch_size", &TrainConfig::micro_batch_size, {1, 1 << 24},
+              "sequences that a rank computes at once"),
+        field("precision", &TrainConfig::precision, kPrecisionWords,
+              "number format of activations and matrix products; bf16 keeps fp32 master weights"),
+        field("recompute", &TrainConfig::recompute, kRecomputeWords,
+              "full: keep only the input of each layer and compute the layer again in backward"),
+        field("eval_every", &TrainConfig::eval_every, {0, kNoLimit},
+              "steps between evaluations; 0: only at the end"),
+        field("eval_batches", &TrainConfig::eval_batches, {0, kNoLimit},
+              "global batches per evaluation; 0 for all of data.eval"),
+        field("threads", &TrainConfig::threads, {0, 4096},
+              "threads per rank; 0 for all cores of the machine"),
+        field("log_every", &TrainConfig::log_every, {1, kNoLimit}, "steps between progress lines"),
+    };
+  }
+};
+
+enum class LrSchedule { kConstant, kCosine };
+constexpr std::array kLrScheduleWords{Word{LrSchedule::kConstant, "constant"},
+                                      Word{LrSchedule::kCosine, "cosine"}};
+
+struct OptimizerConfig {
+  double lr = 0.0;
+  double min_lr = 0.0;
+  int64_t warmup_steps = 0;
+  LrSchedule schedule = LrSchedule::kCosine;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double clip_grad_norm = 1.0;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("lr", &OptimizerConfig::lr, {0.0, 100.0}, "largest learning rate",
+              Need::kRequiredToTrain),
+        field("min_lr", &OptimizerConfig::min_lr, {0.0, 100.0},
+              "learning rate at the end of the schedule"),
+        field("warmup_steps", &OptimizerConfig::warmup_steps, {0, kNoLimit},
+              "steps over which the learning rate rises linearly to lr"),
+        field("schedule", &OptimizerConfig::schedule, kLrScheduleWords,
+              "course of the learning rate after the warm-up"),
+        field("beta1", &OptimizerConfig::beta1, {0.0, 0.999999999},
+              "decay of the first moment of AdamW"),
+        field("beta2", &OptimizerConfig::beta2, {0.0, 0.999999999},
+              "decay of the second moment of AdamW"),
+        field("epsilon", &OptimizerConfig::epsilon, {1e-30, 1.0},
+              "added to the root of the second moment of AdamW"),
+        field("weight_decay", &OptimizerConfig::weight_decay, {0.0, 100.0},
+              "decoupled weight decay, multiplied by the learning rate"),
+        field("clip_grad_norm", &OptimizerConfig::clip_grad_norm, {0.0, 1e12},
+              "largest norm of the whole gradient; 0 turns clipping off"),
+    };
+  }
+};
+
+struct ParallelConfig {
+  int64_t tensor_size = 1;
+  int64_t pipeline_size = 1;
+  int64_t virtual_pipeline_size = 1;
+  int64_t context_size = 1;
+  int64_t expert_size = 1;
+  int64_t expert_tensor_size = 1;
+  bool sequence_parallel = false;
+  std::string order = "tp-cp-ep-dp-pp";
+  int64_t timeout_s = 600;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("tensor_size", &ParallelConfig::tensor_size, {1, kMaxRanks},
+              "ranks that share each attention and dense layer"),
+        field("pipeline_size", &ParallelConfig::pipeline_size, {1, kMaxRanks},
+              "ranks, one after the other, that the layers are dealt out to"),
+        field("virtual_pipeline_size", &ParallelConfig::virtual_pipeline_size, {1, 10000},
+              "groups of layers per pipeline rank"),
+        field("context_size", &ParallelConfig::context_size, {1, kMaxRanks},
+              "ranks that share the tokens of each sequence"),
+        field("expert_size", &ParallelConfig::expert_size, {1, kMaxRanks},
+              "ranks that the experts of an MoE layer are dealt out to"),
+        field("expert_tensor_size", &ParallelConfig::expert_tensor_size, {1, kMaxRanks},
+              "ranks that share each expert"),
+        field("sequence_parallel", &ParallelConfig::sequence_parallel,
+              "divide tokens over the tensor ranks between tensor-parallel layers"),
+        field("order", &ParallelConfig::order,
+              "axes of the rank grid, the fastest varying first: tp, cp, ep, dp, pp, each once"),
+        field("timeout_s", &ParallelConfig::timeout_s, {1, 604800},
+              "longest wait for another rank, in seconds"),
+    };
+  }
+};
+
+struct CheckpointConfig {
+  int64_t every = 0;
+  int64_t keep = 2;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("every", &CheckpointConfig::every, {0, kNoLimit},
+              "steps between checkpoints; 0: only at the end"),
+        field("keep", &CheckpointConfig::keep, {1, 1000000},
+              "newest checkpoints to keep; older ones are deleted"),
+    };
+  }
+};
+
+struct MetricsConfig {
+  bool tensorboard = true;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("tensorboard", &MetricsConfig::tensorboard,
+              "write TensorBoard event files beside metrics.jsonl"),
+    };
+  }
+};
+
+}  // namespace switchyard

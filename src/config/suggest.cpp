@@ -1,0 +1,188 @@
+#include "config/suggest.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+namespace switchyard {
+namespace {
+
+constexpr size_t kShortestBeginning = 4;  // shorter beginnings fit too many names
+constexpr size_t kMostEdits = 3;          // more edits than this are not a typing mistake
+
+std::string in_our_spelling(std::string_view word) {
+  std::string result;
+  for (const char letter : word) {
+    result +=
+        letter == '-' ? '_' : static_cast<char>(std::tolower(static_cast<int>(letter) & 0xff));
+  }
+  return result;
+}
+
+bool begins_with_the_other(std::string_view a, std::string_view b) {
+  const size_t shared = std::min(a.size(), b.size());
+  return shared >= kShortestBeginning && a.substr(0, shared) == b.substr(0, shared);
+}
+
+// Names of the same thing in Megatron-LM's arguments and in Hugging Face's config.json and
+// TrainingArguments.
+const std::map<std::string, std::string, std::less<>>& foreign_names() {
+  static const std::map<std::string, std::string, std::less<>> names = {
+      {"output_dir", "run.dir"},
+      {"load", "run.dir"},
+      {"save", "run.dir"},
+
+      {"num_hidden_layers", "model.num_layers"},
+      {"n_layer", "model.num_layers"},
+      {"n_layers", "model.num_layers"},
+      {"n_embd", "model.hidden_size"},
+      {"d_model", "model.hidden_size"},
+      {"intermediate_size", "model.ffn_hidden_size"},
+      {"n_head", "model.num_attention_heads"},
+      {"n_heads", "model.num_attention_heads"},
+      {"num_key_value_heads", "model.num_query_groups"},
+      {"n_kv_heads", "model.num_query_groups"},
+      {"kv_channels", "model.head_dim"},
+      {"padded_vocab_size", "model.vocab_size"},
+      {"rope_theta", "model.rotary_base"},
+      {"layernorm_epsilon", "model.norm_epsilon"},
+      {"rms_norm_eps", "model.norm_epsilon"},
+      {"tie_word_embeddings", "model.tie_embeddings"},
+      {"share_embeddings_and_output_weights", "model.tie_embeddings"},
+      {"untie_embeddings_and_output_weights", "model.tie_embeddings"},
+      {"init_method_std", "model.init_std"},
+      {"initializer_range", "model.init_std"},
+
+      {"num_moe_experts", "moe.num_experts"},
+      {"num_local_experts", "moe.num_experts"},
+      {"n_routed_experts", "moe.num_experts"},
+      {"moe_router_topk", "moe.top_k"},
+      {"num_experts_per_tok", "moe.top_k"},
+      {"moe_ffn_hidden_size", "moe.ffn_hidden_size"},
+      {"moe_intermediate_size", "moe.ffn_hidden_size"},
+      {"first_k_dense_replace", "moe.first_dense_layers"},
+      {"moe_shared_expert_intermediate_size", "moe.shared_expert_ffn_hidden_size"},
+      {"shared_expert_intermediate_size", "moe.shared_expert_ffn_hidden_size"},
+      {"moe_router_score_function", "moe.score_function"},
+      {"scoring_func", "moe.score_function"},
+      {"moe_router_pre_softmax", "moe.pre_softmax"},
+      {"norm_topk_prob", "moe.renormalize"},
+      {"moe_router_topk_scaling_factor", "moe.scaling_factor"},
+      {"routed_scaling_factor", "moe.scaling_factor"},
+      {"moe_router_enable_expert_bias", "moe.expert_bias"},
+      {"moe_router_bias_update_rate", "moe.bias_update_rate"},
+      {"moe_aux_loss_coeff", "moe.aux_loss_coeff"},
+      {"router_aux_loss_coef", "moe.aux_loss_coeff"},
+      {"aux_loss_alpha", "moe.aux_loss_coeff"},
+      {"moe_z_loss_coeff", "moe.z_loss_coeff"},
+      {"router_z_loss_coef", "moe.z_loss_coeff"},
+      {"moe_token_dispatcher_type", "moe.dispatcher"},
+
+      {"data_path", "data.train"},
+      {"train_data_path", "data.train"},
+      {"valid_data_path", "data.eval"},
+      {"tokenizer_type", "data.tokenizer"},
+      {"tokenizer_model", "data.tokenizer"},
+      {"seq_length", "data.sequence_length"},
+      {"seq_len", "data.sequence_length"},
+      {"max_position_embeddings", "data.sequence_length"},
+
+      {"train_iters", "train.steps"},
+      {"max_steps", "train.steps"},
+      {"exit_duration_in_mins", "train.minutes"},
+      {"per_device_train_batch_size", "train.micro_batch_size"},
+      {"bf16", "train.precision"},
+      {"torch_dtype", "train.precision"},
+      {"recompute_granularity", "train.recompute"},
+      {"gradient_checkpointing", "train.recompute"},
+      {"eval_interval", "train.eval_every"},
+      {"eval_steps", "train.eval_every"},
+      {"eval_iters", "train.eval_batches"},
+      {"log_interval", "train.log_every"},
+      {"logging_steps", "train.log_every"},
+
+      {"learning_rate", "optimizer.lr"},
+      {"lr_warmup_iters", "optimizer.warmup_steps"},
+      {"lr_decay_style", "optimizer.schedule"},
+      {"lr_scheduler_type", "optimizer.schedule"},
+      {"adam_beta1", "optimizer.beta1"},
+      {"adam_beta2", "optimizer.beta2"},
+      {"adam_eps", "optimizer.epsilon"},
+      {"adam_epsilon", "optimizer.epsilon"},
+      {"clip_grad", "optimizer.clip_grad_norm"},
+      {"max_grad_norm", "optimizer.clip_grad_norm"},
+
+      {"tensor_model_parallel_size", "parallel.tensor_size"},
+      {"tp", "parallel.tensor_size"},
+      {"pipeline_model_parallel_size", "parallel.pipeline_size"},
+      {"pp", "parallel.pipeline_size"},
+      {"virtual_pipeline_model_parallel_size", "parallel.virtual_pipeline_size"},
+      {"context_parallel_size", "parallel.context_size"},
+      {"cp", "parallel.context_size"},
+      {"expert_model_parallel_size", "parallel.expert_size"},
+      {"ep", "parallel.expert_size"},
+      {"expert_tensor_parallel_size", "parallel.expert_tensor_size"},
+      {"etp", "parallel.expert_tensor_size"},
+      {"distributed_timeout_minutes", "parallel.timeout_s"},
+
+      {"save_interval", "checkpoint.every"},
+      {"save_steps", "checkpoint.every"},
+      {"save_total_limit", "checkpoint.keep"},
+  };
+  return names;
+}
+
+}  // namespace
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);  // distances of the first characters of a to those of b
+  for (size_t column = 0; column <= b.size(); ++column) {
+    row[column] = column;
+  }
+  for (size_t line = 1; line <= a.size(); ++line) {
+    size_t diagonal = row[0];
+    row[0] = line;
+    for (size_t column = 1; column <= b.size(); ++column) {
+      const size_t replaced = diagonal + (a[line - 1] == b[column - 1] ? 0 : 1);
+      diagonal = row[column];
+      row[column] = std::min({replaced, row[column] + 1, row[column - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string ours = in_our_spelling(word);
+  size_t fewest = std::clamp<size_t>(ours.size() / 3, 1, kMostEdits) + 1;
+  std::string nearest;
+  for (const std::string& candidate : candidates) {
+    if (const size_t edits = edit_distance(ours, candidate); edits < fewest) {
+      fewest = edits;
+      nearest = candidate;
+    }
+  }
+  if (!nearest.empty()) {
+    return nearest;
+  }
+  for (const std::string& candidate : candidates) {
+    if (begins_with_the_other(ours, candidate)) {
+      return candidate;
+    }
+  }
+  return "";
+}
+
+std::string name_of_foreign_key(std::string_view key) {
+  const auto found = foreign_names().find(in_our_spelling(key));
+  return found == foreign_names().end() ? "" : found->second;
+}
+
+std::vector<std::string> foreign_key_targets() {
+  std::vector<std::string> targets;
+  for (const auto& entry : foreign_names()) {
+    targets.push_back(entry.second);
+  }
+  return targets;
+}
+
+}  // namespace switchyard
