@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "nn/parameters.h"
+
+namespace switchyard {
+
+// What this rank holds of one logical tensor: the box of `values`' shape whose first element is
+// `start`. A checkpoint is made of such parts, and read back into them in any layout.
+struct TensorPart {
+  std::string name;                   // logical: "layers.0.attention.q", or with a prefix
+  std::vector<int64_t> global_shape;  // over all ranks
+  std::vector<int64_t> start;         // first logical index, per dim
+  at::Tensor values;                  // [the box], any device
+  // Ranks that hold this very box with equal values, and which of them this is. They share the work
+  // of saving it; each of them reads it.
+  int64_t num_replicas = 1;
+  int64_t replica_index = 0;
+};
+
+// One part per logical parameter (its master values) and per buffer, by its own name.
+// After loading into them, call publish_master() on every storage. The parts share memory with
+// `parameters` and must not outlive it.
+std::vector<TensorPart> model_parts(const Parameters& parameters);
+
+// One part per logical parameter out of tensors that lie like the storages, such as an optimizer's
+// moments: `tensors[i]` has the size of storages()[i]->master, and the parts are called
+// "<prefix><parameter>", as in "optimizer.first_moment.layers.0.attention.q".
+// Throws ShapeError, naming the first parameter of the storage, when a tensor is missing or of
+// another size.
+std::vector<TensorPart> storage_parts(const Parameters& parameters, const std::string& prefix,
+                                      const std::vector<at::Tensor>& tensors);
+
+}  // namespace switchyard
