@@ -1,1 +1,75 @@
-int main() { return 0; }
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/exit_code.h"
+#include "command_line.h"
+#include "commands.h"
+
+namespace switchyard {
+namespace {
+
+// One `error: ` per line: a refused configuration has a line for each mistake.
+void print_error(std::string_view message) {
+  while (!message.empty()) {
+    const size_t end = std::min(message.find('\n'), message.size());
+    fmt::print(stderr, "error: {}\n", message.substr(0, end));
+    message.remove_prefix(std::min(end + 1, message.size()));
+  }
+}
+
+void flush_output() {
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  check<FileError>(written, "cannot write to standard output: {}", std::strerror(errno));
+}
+
+ExitCode run_command(const Command& command) {
+  try {
+    const ExitCode code = command();
+    flush_output();
+    return code;
+  } catch (const Error& error) {
+    print_error(error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    print_error(fmt::format("{}\nthis is a bug: please report the command and the lines above",
+                            error.what()));
+    return ExitCode::kBug;
+  }
+}
+
+ExitCode run_program(int num_words, const char* const* words) {
+  CLI::App program("Trains, converts and plans Mixture-of-Experts language models.", "switchyard");
+  program.set_version_flag("--version", "switchyard " SWITCHYARD_VERSION);
+  program.require_subcommand(1);
+  program.footer(
+      "Example:\n  switchyard train recipes/quickstart.yaml optimizer.lr=1e-3\n"
+      "Each command has a --help of its own.");
+
+  Command chosen;
+  add_config_commands(program, chosen);
+
+  try {
+    program.parse(num_words, words);
+  } catch (const CLI::Success& request) {  // --help or --version
+    program.exit(request);
+    return ExitCode::kFinished;
+  } catch (const CLI::ParseError& error) {
+    print_error(explain_mistake(program, error));
+    return ExitCode::kRefusedConfig;
+  }
+  return run_command(chosen);
+}
+
+}  // namespace
+}  // namespace switchyard
+
+int main(int argc, char** argv) {
+  return static_cast<int>(switchyard::run_program(argc, argv));
+}

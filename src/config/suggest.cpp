@@ -156,7 +156,7 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
   size_t fewest = std::clamp<size_t>(ours.size() / 3, 1, kMostEdits) + 1;
   std::string nearest;
   for (const std::string& candidate : candidates) {
-    if (const size_t edits = edit_distance(ours, candidate); edits < fewest) {
+    if (const size_t edits = edit_distance(ours, in_our_spelling(candidate)); edits < fewest) {
       fewest = edits;
       nearest = candidate;
     }
@@ -165,7 +165,7 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
     return nearest;
   }
   for (const std::string& candidate : candidates) {
-    if (begins_with_the_other(ours, candidate)) {
+    if (begins_with_the_other(ours, in_our_spelling(candidate))) {
       return candidate;
     }
   }

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/exit_code.h"
+
+namespace switchyard {
+
+// What the chosen subcommand does. It runs after the whole command line has been read, prints its
+// result on standard output, and throws an Error for anything the user has to know about.
+using Command = std::function<ExitCode()>;
+
+// --- One function per subcommand, each in the file of its name; main.cpp calls them. Each adds its
+// --- options to `program` and sets `chosen` when its subcommand is on the command line.
+
+void add_config_commands(CLI::App& program, Command& chosen);
+
+// --- For those files
+
+// A subcommand with an example in its --help.
+CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& description,
+                      const std::string& example);
+
+// The words after CONFIG that change settings: `section.key=value ...`.
+CLI::Option* add_overrides(CLI::App& command, std::vector<std::string>& overrides);
+
+}  // namespace switchyard
