@@ -1,5 +1,5 @@
-# One source folder is one static library that links only the folders it may include. tests/check_folders.py reads
-# the same lines and refuses any other include.
+# One source folder is one static library that links only the folders it may include. tests/check_folders.py
+# reads the same lines and refuses any other include.
 function(switchyard_folder name)
   cmake_parse_arguments(arg "" "" "DEPENDS;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
@@ -19,6 +19,7 @@ function(switchyard_folder name)
 endfunction()
 
 # switchyard_test(moe/router_test switchyard_moe): builds tests/moe/router_test.cpp, runs it under that name.
+# The target tests_moe builds all tests of that folder.
 function(switchyard_test path)
   string(REPLACE "/" "_" name ${path})
   add_executable(${name} ${path}.cpp)
@@ -28,4 +29,11 @@ function(switchyard_test path)
   target_precompile_headers(${name} REUSE_FROM switchyard_base)
   add_test(NAME ${path} COMMAND ${name})
   set_tests_properties(${path} PROPERTIES TIMEOUT 300)
+
+  get_filename_component(folder ${path} DIRECTORY)
+  string(REPLACE "/" "_" folder ${folder})
+  if(NOT TARGET tests_${folder})
+    add_custom_target(tests_${folder})
+  endif()
+  add_dependencies(tests_${folder} ${name})
 endfunction()

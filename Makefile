@@ -1,0 +1,49 @@
+# `make help` lists what there is. Everything here can be run again; what is done is not done again.
+TORCH := $(CURDIR)/.deps/torch-$(shell cat cmake/torch_version)/torch
+JOBS := $(shell nproc)
+
+.PHONY: help setup build test quickstart debug asan tsan check format clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install missing packages (as root; else say how) and fetch libtorch into .deps/
+	@tools/setup
+
+build: setup ## build/switchyard
+	@tools/configure release $(TORCH)
+	@cmake --build build --target switchyard
+
+test: ## build, tools/check and all tests
+	@tools/setup --checks
+	@tools/check
+	@tools/configure release $(TORCH)
+	@cmake --build build
+	@ctest --test-dir build --output-on-failure --no-tests=error --parallel $(JOBS)
+
+quickstart: build ## train a small Mixture-of-Experts model on real text, in three minutes
+	@tools/quickstart
+
+debug: setup ## all tests without optimisation, with every new buffer filled with NaN (build-debug/)
+	@tools/configure debug $(TORCH)
+	@cmake --build build-debug
+	@ctest --test-dir build-debug --output-on-failure --no-tests=error --parallel $(JOBS)
+
+asan: setup ## all tests under the address and undefined-behaviour sanitizers (build-asan/)
+	@tools/configure asan $(TORCH)
+	@cmake --build build-asan
+	@. tools/sanitizers && ctest --test-dir build-asan --output-on-failure --no-tests=error --parallel $(JOBS)
+
+tsan: setup ## the tests that run no libtorch under the thread sanitizer (build-tsan/)
+	@tools/configure tsan $(TORCH)
+	@cmake --build build-tsan --target tests_base tests_config
+	@. tools/sanitizers && ctest --test-dir build-tsan --output-on-failure --no-tests=error -R '^(base|config)/'
+
+check: ## format, folders and forbidden words; `tools/check --tidy` adds clang-tidy on changed files
+	@tools/check
+
+format: ## clang-format all sources in place
+	@tools/check --fix-format
+
+clean: ## remove the build folders (.deps/ and runs/ stay)
+	rm -rf build build-*
