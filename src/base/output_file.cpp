@@ -1,0 +1,127 @@
+#include "base/output_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace switchyard {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+const char* advice(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "free space there or write elsewhere";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "make the folder writable or write elsewhere";
+    case ENOENT:
+    case ENOTDIR:
+      return "create the folder first";
+    default:
+      return "check the disk or write elsewhere";
+  }
+}
+
+[[noreturn]] void fail(const std::string& path, int error) {
+  throw FileError(
+      fmt::format("cannot write {}: {}; {}", path, std::strerror(error), advice(error)));
+}
+
+// A rename is on disk once the folder is.
+void sync_folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  const int descriptor =
+      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    fail(path, errno);
+  }
+  const int error = fsync(descriptor) == 0 ? 0 : errno;
+  close(descriptor);
+  // Some network file systems cannot sync a folder, and say so with EINVAL.
+  if (error != 0 && error != EINVAL) {
+    fail(path, error);
+  }
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path)
+    : path_(std::move(path)), partial_path_(path_ + ".partial") {
+  buffer_.reserve(kBufferBytes);
+  descriptor_ = open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    fail(path_, errno);
+  }
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) {
+    close(descriptor_);
+  }
+  if (!is_published_) {
+    unlink(partial_path_.c_str());
+  }
+}
+
+void OutputFile::write(const void* bytes, size_t size) {
+  const auto* next = static_cast<const char*>(bytes);
+  size_ += static_cast<int64_t>(size);
+  while (size > 0) {
+    const size_t part = std::min(size, kBufferBytes - buffer_.size());
+    buffer_.insert(buffer_.end(), next, next + part);
+    next += part;
+    size -= part;
+    if (buffer_.size() == kBufferBytes) {
+      flush();
+    }
+  }
+}
+
+void OutputFile::flush() {
+  size_t done = 0;
+  while (done < buffer_.size()) {
+    const ssize_t written = ::write(descriptor_, buffer_.data() + done, buffer_.size() - done);
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written < 0) {
+      fail(path_, errno);
+    }
+    done += static_cast<size_t>(written);
+  }
+  buffer_.clear();
+}
+
+void OutputFile::finish() {
+  flush();
+  // A character device has nothing to sync (EINVAL).
+  if (fsync(descriptor_) != 0 && errno != EINVAL) {
+    fail(path_, errno);
+  }
+  // Some file systems report a full disk only here.
+  if (close(std::exchange(descriptor_, -1)) != 0) {
+    fail(path_, errno);
+  }
+}
+
+void OutputFile::publish() {
+  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) {
+    fail(path_, errno);
+  }
+  is_published_ = true;
+  sync_folder_of(path_);
+}
+
+}  // namespace switchyard

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "data/tokenizer.h"
+
+namespace switchyard {
+
+// Ids 0 to 255 are the bytes of the text, 256 ends a document. Any bytes are text to it, and decode
+// gives the same bytes back.
+class ByteTokenizer : public Tokenizer {
+ public:
+  std::string name() const override { return "bytes"; }
+  int64_t vocab_size() const override { return 257; }
+  int32_t end_of_document() const override { return 256; }
+  uint64_t fingerprint() const override;
+  std::vector<int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int32_t> ids) const override;
+};
+
+}  // namespace switchyard
