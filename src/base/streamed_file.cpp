@@ -1,4 +1,4 @@
-#include "base/output_file.h"
+#include "base/streamed_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -57,7 +57,7 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
-OutputFile::OutputFile(std::string path)
+StreamedFile::StreamedFile(std::string path)
     : path_(std::move(path)), partial_path_(path_ + ".partial") {
   buffer_.reserve(kBufferBytes);
   descriptor_ = open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -66,7 +66,7 @@ OutputFile::OutputFile(std::string path)
   }
 }
 
-OutputFile::~OutputFile() {
+StreamedFile::~StreamedFile() {
   if (descriptor_ >= 0) {
     close(descriptor_);
   }
@@ -75,7 +75,7 @@ OutputFile::~OutputFile() {
   }
 }
 
-void OutputFile::write(const void* bytes, size_t size) {
+void StreamedFile::write(const void* bytes, size_t size) {
   const auto* next = static_cast<const char*>(bytes);
   size_ += static_cast<int64_t>(size);
   while (size > 0) {
@@ -89,7 +89,7 @@ void OutputFile::write(const void* bytes, size_t size) {
   }
 }
 
-void OutputFile::flush() {
+void StreamedFile::flush() {
   size_t done = 0;
   while (done < buffer_.size()) {
     const ssize_t written = ::write(descriptor_, buffer_.data() + done, buffer_.size() - done);
@@ -104,7 +104,7 @@ void OutputFile::flush() {
   buffer_.clear();
 }
 
-void OutputFile::finish() {
+void StreamedFile::finish() {
   flush();
   // A character device has nothing to sync (EINVAL).
   if (fsync(descriptor_) != 0 && errno != EINVAL) {
@@ -116,7 +116,7 @@ void OutputFile::finish() {
   }
 }
 
-void OutputFile::publish() {
+void StreamedFile::publish() {
   if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) {
     fail(path_, errno);
   }

@@ -1,4 +1,4 @@
-#include "base/output_file.h"
+#include "base/streamed_file.h"
 
 #include <filesystem>
 #include <fstream>
@@ -12,7 +12,7 @@ namespace switchyard {
 namespace {
 
 std::string path_of(const std::string& name) {
-  const std::string path = testing::TempDir() + "output_file_test." + name;
+  const std::string path = testing::TempDir() + "streamed_file_test." + name;
   std::filesystem::remove(path);
   std::filesystem::remove(path + ".partial");
   return path;
@@ -24,10 +24,10 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-TEST(OutputFile, AppearsWholeWhenPublished) {
+TEST(StreamedFile, AppearsWholeWhenPublished) {
   const std::string path = path_of("whole");
   const std::string text(5'000'000, 'x');
-  OutputFile file(path);
+  StreamedFile file(path);
   file.write("start ");
   file.write(text);
   file.finish();
@@ -38,17 +38,17 @@ TEST(OutputFile, AppearsWholeWhenPublished) {
   EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
 }
 
-TEST(OutputFile, LeavesTheOldFileWhenItIsNotPublished) {
+TEST(StreamedFile, LeavesTheOldFileWhenItIsNotPublished) {
   const std::string path = path_of("old");
   std::ofstream(path) << "old";
   {
-    OutputFile file(path);
+    StreamedFile file(path);
     file.write("new");
     file.finish();
   }
   EXPECT_EQ(read(path), "old");
   EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
-  OutputFile file(path);
+  StreamedFile file(path);
   file.write("new");
   file.finish();
   file.publish();
@@ -56,10 +56,10 @@ TEST(OutputFile, LeavesTheOldFileWhenItIsNotPublished) {
 }
 
 // Every write to /dev/full ends as on a full disk.
-TEST(OutputFile, SaysWhichFileDidNotFitOnTheDisk) {
+TEST(StreamedFile, SaysWhichFileDidNotFitOnTheDisk) {
   const std::string path = path_of("full");
   std::filesystem::create_symlink("/dev/full", path + ".partial");
-  OutputFile file(path);
+  StreamedFile file(path);
   file.write("a few bytes stay in the buffer");
   try {
     file.finish();
@@ -71,10 +71,10 @@ TEST(OutputFile, SaysWhichFileDidNotFitOnTheDisk) {
   EXPECT_THROW(file.write(std::string(3'000'000, 'x')), FileError);
 }
 
-TEST(OutputFile, SaysWhatToDoAboutAMissingFolder) {
-  const std::string path = testing::TempDir() + "output_file_test.no_such_folder/file";
+TEST(StreamedFile, SaysWhatToDoAboutAMissingFolder) {
+  const std::string path = testing::TempDir() + "streamed_file_test.no_such_folder/file";
   try {
-    OutputFile file(path);
+    StreamedFile file(path);
     FAIL();
   } catch (const FileError& error) {
     EXPECT_EQ(error.what(),

@@ -13,12 +13,12 @@ namespace switchyard {
 //
 // Every member throws FileError, naming PATH and what to do, when the disk is full, the folder
 // missing or read-only, and the like.
-class OutputFile {
+class StreamedFile {
  public:
-  explicit OutputFile(std::string path);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
+  explicit StreamedFile(std::string path);
+  ~StreamedFile();
+  StreamedFile(const StreamedFile&) = delete;
+  StreamedFile& operator=(const StreamedFile&) = delete;
 
   void write(const void* bytes, size_t size);  // through a buffer of 1 MB
   void write(std::string_view text) { write(text.data(), text.size()); }
