@@ -1,30 +1,67 @@
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "commands.h"
-#include "config/settings.h"
+#include "config/load.h"
+#include "config/manual.h"
 
 namespace switchyard {
 namespace {
 
-ExitCode print_keys() {
-  for (const Setting& setting : settings()) {
-    fmt::print("{}: {}\n", setting.name, setting.type);
+struct ShowOptions {
+  std::string path;
+  std::vector<std::string> overrides;
+};
+
+// Prints even what breaks a rule, and then says so: a look at the values shows why.
+ExitCode show(const ShowOptions& options) {
+  const LoadedConfig loaded = read_config(options.path, options.overrides);
+  fmt::print("{}", resolved_yaml(loaded.config, loaded.origins));
+  for (const std::string& warning : loaded.warnings) {
+    log_warning(warning);
   }
+  check_config(loaded, Purpose::kDescribe);
   return ExitCode::kFinished;
+}
+
+ExitCode print_keys(bool as_markdown) {
+  fmt::print("{}", as_markdown ? manual_markdown() : manual_text());
+  return ExitCode::kFinished;
+}
+
+void add_show(CLI::App& config, Command& chosen) {
+  auto options = std::make_shared<ShowOptions>();
+  CLI::App* command =
+      add_command(config, "show", "print every value with its origin and meaning, as YAML",
+                  "switchyard config show run.yaml moe.top_k=4");
+  command->add_option("CONFIG", options->path, "YAML file")->required();
+  add_overrides(*command, options->overrides);
+  command->callback([options, &chosen] { chosen = [options] { return show(*options); }; });
+}
+
+void add_keys(CLI::App& config, Command& chosen) {
+  auto as_markdown = std::make_shared<bool>(false);
+  CLI::App* command =
+      add_command(config, "keys", "print every setting: what is allowed, its default and meaning",
+                  "switchyard config keys | grep top_k");
+  command->add_flag("--markdown", *as_markdown, "as the page docs/config.md");
+  command->callback(
+      [as_markdown, &chosen] { chosen = [as_markdown] { return print_keys(*as_markdown); }; });
 }
 
 }  // namespace
 
 void add_config_commands(CLI::App& program, Command& chosen) {
   CLI::App* config = add_command(program, "config", "explain the settings",
-                                 "switchyard config show recipes/quickstart.yaml moe.top_k=4");
+                                 "switchyard config show run.yaml moe.top_k=4");
   config->require_subcommand(1);
-  add_command(*config, "keys", "every setting: type, range, default, meaning",
-              "switchyard config keys")
-      ->callback([&chosen] { chosen = print_keys; });
+  add_show(*config, chosen);
+  add_keys(*config, chosen);
 }
 
 }  // namespace switchyard

@@ -118,7 +118,7 @@ struct MoeConfig {
               "then softmax over these"),
         field("renormalize", &MoeConfig::renormalize,
               "divide the weights of the chosen experts by their sum; for pre_softmax and sigmoid"),
-        field("scaling_factor", &MoeConfig::scaling_factor, {0.0, 1e6},
+        field("scaling_factor", &MoeConfig::scaling_factor, {1e-6, 1e6},
               "multiplies the weights of the chosen experts"),
         field("expert_bias", &MoeConfig::expert_bias,
               "balance by a bias per expert that acts on the choice only; for sigmoid"),

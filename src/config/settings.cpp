@@ -3,6 +3,8 @@
 #include <tuple>
 #include <utility>
 
+#include "config/suggest.h"
+
 namespace switchyard {
 namespace {
 
@@ -39,6 +41,40 @@ void append_section(const SectionEntry<Section>& section, std::vector<Setting>& 
              Section::fields());
 }
 
+std::vector<std::string> section_keys() {
+  std::vector<std::string> keys;
+  for (const SectionInfo& section : section_infos()) {
+    keys.push_back(section.key);
+  }
+  return keys;
+}
+
+// Keys of one section; of all sections when it is "".
+std::vector<std::string> setting_keys(const std::string& section) {
+  std::vector<std::string> keys;
+  for (const Setting& setting : settings()) {
+    if (section.empty() || setting.section == section) {
+      keys.push_back(setting.key);
+    }
+  }
+  return keys;
+}
+
+std::string name_of_key(const std::string& key) {
+  for (const Setting& setting : settings()) {
+    if (setting.key == key) {
+      return setting.name;
+    }
+  }
+  return "";
+}
+
+// The setting that others call `key`, or that has this key in any of our sections.
+std::string known_elsewhere(const std::string& key) {
+  const std::string foreign = name_of_foreign_key(key);
+  return foreign.empty() ? name_of_key(key) : foreign;
+}
+
 }  // namespace
 
 const std::vector<Setting>& settings() {
@@ -67,6 +103,15 @@ const std::vector<SectionInfo>& section_infos() {
   return all;
 }
 
+bool is_section(std::string_view key) {
+  for (const SectionInfo& section : section_infos()) {
+    if (section.key == key) {
+      return true;
+    }
+  }
+  return false;
+}
+
 const Setting* find_setting(std::string_view name) {
   for (const Setting& setting : settings()) {
     if (setting.name == name) {
@@ -74,6 +119,27 @@ const Setting* find_setting(std::string_view name) {
     }
   }
   return nullptr;
+}
+
+std::string meant_setting(const std::string& section, const std::string& key) {
+  if (const std::string known = known_elsewhere(key); !known.empty()) {
+    return known;
+  }
+  if (is_section(section)) {
+    const std::string near = nearest_name(key, setting_keys(section));
+    if (!near.empty()) {
+      return section + "." + near;
+    }
+  }
+  return name_of_key(nearest_name(key, setting_keys("")));
+}
+
+std::string meant_section_or_setting(const std::string& key) {
+  if (const std::string known = known_elsewhere(key); !known.empty()) {
+    return known;
+  }
+  const std::string section = nearest_name(key, section_keys());
+  return section.empty() ? meant_setting("", key) : section;
 }
 
 }  // namespace switchyard

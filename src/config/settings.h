@@ -35,7 +35,16 @@ struct SectionInfo {
 };
 const std::vector<SectionInfo>& section_infos();
 
+bool is_section(std::string_view key);
+
 // The setting called `name` (section.key), or nullptr.
 const Setting* find_setting(std::string_view name);
+
+// The name of the setting that `key` probably meant, which does not exist in `section` ("" for a
+// key outside any section); "" when nothing is near. Knows Megatron's and Hugging Face's names too.
+std::string meant_setting(const std::string& section, const std::string& key);
+
+// The same for a key where a section is expected: a section, or a setting.
+std::string meant_section_or_setting(const std::string& key);
 
 }  // namespace switchyard

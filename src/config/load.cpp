@@ -1,0 +1,95 @@
+#include "config/load.h"
+
+#include <cctype>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "config/reader.h"
+#include "config/required.h"
+
+namespace switchyard {
+namespace {
+
+void throw_lines(const std::vector<std::string>& lines) {
+  check<ConfigError>(lines.empty(), "{}", fmt::join(lines, "\n"));
+}
+
+LoadedConfig result_of(const Reader& reader) {
+  throw_lines(reader.mistakes());
+  return {reader.config(), reader.origins(), warnings_about(reader.config(), reader.origins())};
+}
+
+// True when `name` stands in `text` as a whole: model.ffn_hidden_size is not part of
+// a longer word.
+bool names(const std::string& text, const std::string& name) {
+  const auto is_part_of_name = [&](size_t position) {
+    const int letter = position < text.size() ? text[position] & 0xff : ' ';
+    return std::isalnum(letter) != 0 || letter == '_';
+  };
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    if ((at == 0 || !is_part_of_name(at - 1)) && !is_part_of_name(at + name.size())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The line, followed by where the settings it names were set.
+std::string with_origins(const std::string& line, const Origins& origins) {
+  std::vector<std::string> set;
+  for (const Setting& setting : settings()) {
+    if (origins.is_set(setting.name) && names(line, setting.name)) {
+      set.push_back(fmt::format("{}: {}", setting.name, origins.of(setting.name)));
+    }
+  }
+  return set.empty() ? line : fmt::format("{} [{}]", line, fmt::join(set, ", "));
+}
+
+}  // namespace
+
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
+                         Purpose purpose) {
+  Reader reader;
+  reader.read_file(path);
+  for (const std::string& text : overrides) {
+    reader.read_override(text);
+  }
+  reader.require_settings(purpose);
+  const LoadedConfig loaded = result_of(reader);
+  check_config(loaded, purpose);
+  return loaded;
+}
+
+LoadedConfig load_config_text(const std::string& text, const std::string& label, Purpose purpose) {
+  Reader reader;
+  reader.read_document(text, label);
+  reader.require_settings(purpose);
+  const LoadedConfig loaded = result_of(reader);
+  check_config(loaded, purpose);
+  return loaded;
+}
+
+LoadedConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  Reader reader;
+  reader.read_file(path);
+  for (const std::string& text : overrides) {
+    reader.read_override(text);
+  }
+  return result_of(reader);
+}
+
+void check_config(const LoadedConfig& loaded, Purpose purpose) {
+  std::vector<std::string> lines;
+  for (const Setting* setting : missing_settings(loaded.origins, purpose)) {
+    lines.push_back(missing_text(*setting));
+  }
+  throw_lines(lines);
+  for (const std::string& line : broken_rules(loaded.config, purpose)) {
+    lines.push_back(with_origins(line, loaded.origins));
+  }
+  throw_lines(lines);
+}
+
+}  // namespace switchyard

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/origins.h"
+#include "config/rules.h"
+#include "config/settings.h"
+
+namespace switchyard {
+
+// Settings without a default that `purpose` needs and nobody gave.
+std::vector<const Setting*> missing_settings(const Origins& origins, Purpose purpose);
+
+// `model.num_layers must be given: decoder layers`
+std::string missing_text(const Setting& setting);
+
+}  // namespace switchyard

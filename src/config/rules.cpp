@@ -1,0 +1,396 @@
+#include "config/rules.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "config/settings.h"
+
+namespace switchyard {
+namespace {
+
+// A rule returns its line when it is broken and "" when it holds.
+template <class... Args>
+std::string unless(bool holds, fmt::format_string<Args...> pattern, Args&&... args) {
+  return holds ? "" : fmt::format(pattern, std::forward<Args>(args)...);
+}
+
+std::string multiple_of(std::string_view name, int64_t value, std::string_view divisor_name,
+                        int64_t divisor, std::string_view advice = "") {
+  return unless(divisor > 0 && value % divisor == 0, "{} ({}) must be a multiple of {} ({}){}",
+                name, value, divisor_name, divisor, advice);
+}
+
+bool has_experts(const Config& config) {
+  return config.moe.num_experts > 0;
+}
+
+bool has_dense_layers(const Config& config) {
+  return !has_experts(config) || config.moe.first_dense_layers > 0;
+}
+
+// Post-softmax weights sum to 1 by construction.
+bool weights_sum_to_one(const MoeConfig& moe) {
+  return moe.renormalize || (moe.score_function == ScoreFunction::kSoftmax && !moe.pre_softmax);
+}
+
+// --- Model
+
+std::string heads_divide_hidden_size(const Config& config) {
+  const ModelConfig& model = config.model;
+  if (model.head_dim > 0) {
+    return "";
+  }
+  return multiple_of("model.hidden_size", model.hidden_size, "model.num_attention_heads",
+                     model.num_attention_heads, ", or model.head_dim be given");
+}
+
+std::string head_dim_is_even(const Config& config) {
+  const ModelConfig& model = config.model;
+  if (model.head_dim > 0) {
+    return unless(model.head_dim % 2 == 0,
+                  "model.head_dim ({}) must be even: rotary positions turn pairs of features",
+                  model.head_dim);
+  }
+  if (!heads_divide_hidden_size(config).empty()) {
+    return "";
+  }
+  return unless(model.head_size() % 2 == 0,
+                "model.hidden_size / model.num_attention_heads ({} / {} = {}) must be even: rotary "
+                "positions turn pairs of features",
+                model.hidden_size, model.num_attention_heads, model.head_size());
+}
+
+std::string query_groups_divide_heads(const Config& config) {
+  return multiple_of("model.num_attention_heads", config.model.num_attention_heads,
+                     "model.num_query_groups", config.model.query_groups());
+}
+
+std::string dense_layers_have_a_width(const Config& config) {
+  if (config.model.ffn_hidden_size > 0 || !has_dense_layers(config)) {
+    return "";
+  }
+  return has_experts(config)
+             ? fmt::format("model.ffn_hidden_size must be given: moe.first_dense_layers is {}",
+                           config.moe.first_dense_layers)
+             : "model.ffn_hidden_size must be given: moe.num_experts is 0, so that every layer is "
+               "dense";
+}
+
+// --- Experts
+
+std::string experts_have_a_width(const Config& config) {
+  return unless(!has_experts(config) || config.moe.ffn_hidden_size > 0,
+                "moe.ffn_hidden_size must be given: moe.num_experts is {}", config.moe.num_experts);
+}
+
+std::string enough_experts_to_choose(const Config& config) {
+  return unless(!has_experts(config) || config.moe.top_k <= config.moe.num_experts,
+                "moe.top_k ({}) must not exceed moe.num_experts ({})", config.moe.top_k,
+                config.moe.num_experts);
+}
+
+std::string dense_layers_fit(const Config& config) {
+  return unless(!has_experts(config) || config.moe.first_dense_layers <= config.model.num_layers,
+                "moe.first_dense_layers ({}) must not exceed model.num_layers ({})",
+                config.moe.first_dense_layers, config.model.num_layers);
+}
+
+std::string expert_bias_goes_with_sigmoid(const Config& config) {
+  return unless(!has_experts(config) || !config.moe.expert_bias ||
+                    config.moe.score_function == ScoreFunction::kSigmoid,
+                "moe.expert_bias (true) needs moe.score_function sigmoid, got softmax");
+}
+
+// With one expert per token and weights that sum to 1, the weight is 1 whatever the router says.
+std::string router_gets_a_gradient(const Config& config) {
+  const MoeConfig& moe = config.moe;
+  if (!has_experts(config) || moe.top_k > 1 || !weights_sum_to_one(moe)) {
+    return "";
+  }
+  return moe.renormalize
+             ? "moe.top_k (1) with moe.renormalize (true) gives the router no gradient: the one "
+               "weight is always 1; set moe.renormalize to false or moe.top_k to 2 or more"
+             : "moe.top_k (1) with moe.pre_softmax (false) gives the router no gradient: the one "
+               "weight is always 1; set moe.pre_softmax to true or moe.top_k to 2 or more";
+}
+
+// --- Training
+
+std::string micro_batches_fill_the_batch(const Config& config) {
+  return multiple_of("train.global_batch_size", config.train.global_batch_size,
+                     "train.micro_batch_size", config.train.micro_batch_size);
+}
+
+std::string training_ends(const Config& config) {
+  return unless(config.train.steps > 0 || config.train.minutes > 0.0,
+                "train.steps or train.minutes must be given: both are 0, the run would not end");
+}
+
+std::string learning_rate_falls(const Config& config) {
+  return unless(config.optimizer.min_lr <= config.optimizer.lr,
+                "optimizer.min_lr ({}) must not exceed optimizer.lr ({})", config.optimizer.min_lr,
+                config.optimizer.lr);
+}
+
+// --- Layout
+
+std::string no_pipeline_yet(const Config& config) {
+  return unless(config.parallel.pipeline_size == 1,
+                "parallel.pipeline_size ({}) must be 1: pipeline parallelism is not built yet",
+                config.parallel.pipeline_size);
+}
+
+std::string no_virtual_pipeline_yet(const Config& config) {
+  return unless(
+      config.parallel.virtual_pipeline_size == 1,
+      "parallel.virtual_pipeline_size ({}) must be 1: pipeline parallelism is not built yet",
+      config.parallel.virtual_pipeline_size);
+}
+
+std::string no_context_parallelism_yet(const Config& config) {
+  return unless(config.parallel.context_size == 1,
+                "parallel.context_size ({}) must be 1: context parallelism is not built yet",
+                config.parallel.context_size);
+}
+
+std::string order_names_every_axis(const Config& config) {
+  std::vector<std::string> axes;
+  const std::string& order = config.parallel.order;
+  for (size_t start = 0; start <= order.size();) {
+    const size_t end = std::min(order.find('-', start), order.size());
+    axes.push_back(order.substr(start, end - start));
+    start = end + 1;
+  }
+  std::sort(axes.begin(), axes.end());
+  return unless(axes == std::vector<std::string>{"cp", "dp", "ep", "pp", "tp"},
+                "parallel.order (\"{}\") must name tp, cp, ep, dp and pp once each, joined by "
+                "dashes, as in tp-cp-ep-dp-pp",
+                order);
+}
+
+std::string tensor_ranks_share_query_groups(const Config& config) {
+  const ModelConfig& model = config.model;
+  const bool is_derived = model.num_query_groups == 0;
+  return multiple_of(is_derived ? "model.num_attention_heads" : "model.num_query_groups",
+                     model.query_groups(), "parallel.tensor_size", config.parallel.tensor_size,
+                     ": copies of key and value heads are not built yet");
+}
+
+std::string tensor_ranks_share_vocabulary(const Config& config) {
+  return multiple_of("model.vocab_size", config.model.vocab_size, "parallel.tensor_size",
+                     config.parallel.tensor_size);
+}
+
+std::string tensor_ranks_share_dense_layers(const Config& config) {
+  if (!has_dense_layers(config)) {
+    return "";
+  }
+  return multiple_of("model.ffn_hidden_size", config.model.ffn_hidden_size, "parallel.tensor_size",
+                     config.parallel.tensor_size);
+}
+
+std::string tensor_ranks_share_the_shared_expert(const Config& config) {
+  if (!has_experts(config)) {
+    return "";
+  }
+  return multiple_of("moe.shared_expert_ffn_hidden_size", config.moe.shared_expert_ffn_hidden_size,
+                     "parallel.tensor_size", config.parallel.tensor_size);
+}
+
+std::string tensor_ranks_share_each_expert(const Config& config) {
+  if (!has_experts(config)) {
+    return "";
+  }
+  return multiple_of("moe.ffn_hidden_size", config.moe.ffn_hidden_size,
+                     "parallel.expert_tensor_size", config.parallel.expert_tensor_size);
+}
+
+std::string expert_ranks_share_experts(const Config& config) {
+  return multiple_of("moe.num_experts", config.moe.num_experts, "parallel.expert_size",
+                     config.parallel.expert_size);
+}
+
+std::string sequence_parallel_divides_tokens(const Config& config) {
+  if (!config.parallel.sequence_parallel) {
+    return "";
+  }
+  const int64_t tokens = config.train.micro_batch_size * config.data.sequence_length;
+  return unless(tokens % config.parallel.tensor_size == 0,
+                "train.micro_batch_size x data.sequence_length ({} x {} = {}) must be a multiple "
+                "of parallel.tensor_size ({}) for parallel.sequence_parallel",
+                config.train.micro_batch_size, config.data.sequence_length, tokens,
+                config.parallel.tensor_size);
+}
+
+// --- Layout and number of ranks
+
+std::string dense_grid_fits(const Config& config, int64_t num_ranks) {
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t size = parallel.tensor_size * parallel.pipeline_size * parallel.context_size;
+  return unless(num_ranks % size == 0,
+                "the number of ranks ({}) must be a multiple of parallel.tensor_size x "
+                "parallel.pipeline_size x parallel.context_size ({} x {} x {} = {})",
+                num_ranks, parallel.tensor_size, parallel.pipeline_size, parallel.context_size,
+                size);
+}
+
+std::string expert_grid_fits(const Config& config, int64_t num_ranks) {
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t size = parallel.expert_size * parallel.expert_tensor_size * parallel.pipeline_size;
+  return unless(num_ranks % size == 0,
+                "the number of ranks ({}) must be a multiple of parallel.expert_size x "
+                "parallel.expert_tensor_size x parallel.pipeline_size ({} x {} x {} = {})",
+                num_ranks, parallel.expert_size, parallel.expert_tensor_size,
+                parallel.pipeline_size, size);
+}
+
+std::string data_ranks_share_the_batch(const Config& config, int64_t num_ranks) {
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t size = parallel.tensor_size * parallel.pipeline_size * parallel.context_size;
+  if (num_ranks % size != 0) {
+    return "";  // dense_grid_fits has said so
+  }
+  const int64_t data_size = num_ranks / size;
+  const int64_t sequences = config.train.micro_batch_size * data_size;
+  return unless(config.train.global_batch_size % sequences == 0,
+                "train.global_batch_size ({}) must be a multiple of train.micro_batch_size x "
+                "data-parallel ranks ({} x {} = {}); {} ranks / (tensor {} x pipeline {} x context "
+                "{}) leave {} data-parallel",
+                config.train.global_batch_size, config.train.micro_batch_size, data_size, sequences,
+                num_ranks, parallel.tensor_size, parallel.pipeline_size, parallel.context_size,
+                data_size);
+}
+
+// --- Settings without effect
+
+// The settings of a section or single ones, and why they do nothing.
+struct Idle {
+  bool is_idle;
+  std::vector<std::string_view> names;  // `moe` stands for the whole section
+  std::string reason;
+};
+
+std::vector<Idle> idle_settings(const Config& config) {
+  const MoeConfig& moe = config.moe;
+  const bool is_sigmoid = moe.score_function == ScoreFunction::kSigmoid;
+  const bool is_dense = !has_experts(config);
+  const bool is_cosine = config.optimizer.schedule == LrSchedule::kCosine;
+  return {
+      {is_dense,
+       {"moe", "parallel.expert_size", "parallel.expert_tensor_size"},
+       "moe.num_experts is 0"},
+      {!is_dense && is_sigmoid, {"moe.pre_softmax"}, "moe.score_function is sigmoid"},
+      {!is_dense && !is_sigmoid && !moe.pre_softmax,
+       {"moe.renormalize"},
+       "moe.pre_softmax is false: softmax over the chosen experts sums to 1 already"},
+      {!is_dense && !moe.expert_bias, {"moe.bias_update_rate"}, "moe.expert_bias is false"},
+      {!has_dense_layers(config),
+       {"model.ffn_hidden_size"},
+       "no layer is dense: moe.first_dense_layers is 0"},
+      {!is_dense && moe.first_dense_layers == config.model.num_layers,
+       {"moe.num_experts"},
+       "moe.first_dense_layers makes every layer dense"},
+      {config.parallel.tensor_size == 1,
+       {"parallel.sequence_parallel"},
+       "parallel.tensor_size is 1"},
+      {!is_cosine, {"optimizer.min_lr"}, "optimizer.schedule is constant"},
+      {config.data.eval.empty(), {"train.eval_every", "train.eval_batches"}, "data.eval is empty"},
+  };
+}
+
+std::string warmup_is_cut_off(const Config& config) {
+  return unless(config.train.steps == 0 || config.optimizer.warmup_steps <= config.train.steps,
+                "optimizer.lr ({}) is never reached: optimizer.warmup_steps ({}) exceeds "
+                "train.steps ({})",
+                config.optimizer.lr, config.optimizer.warmup_steps, config.train.steps);
+}
+
+bool is_meant(std::string_view name, const Setting& setting) {
+  return name == setting.name || name == setting.section;
+}
+
+// A setting that was given its default value loses nothing by being ignored, so that the resolved
+// configuration, which gives every value, reads without warnings.
+std::vector<std::string> settings_without_effect(const Config& config, const Origins& origins) {
+  std::vector<std::string> lines;
+  for (const Idle& idle : idle_settings(config)) {
+    for (const Setting& setting : settings()) {
+      const bool is_listed =
+          std::any_of(idle.names.begin(), idle.names.end(),
+                      [&](std::string_view name) { return is_meant(name, setting); });
+      if (idle.is_idle && is_listed && origins.is_set(setting.name) &&
+          !setting.has_default_value(config)) {
+        lines.push_back(fmt::format("{} ({}) has no effect: {} [{}]", setting.name,
+                                    setting.print(config), idle.reason, origins.of(setting.name)));
+      }
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> broken_lines(std::vector<std::string> lines) {
+  lines.erase(std::remove(lines.begin(), lines.end(), ""), lines.end());
+  return lines;
+}
+
+void throw_lines(const std::vector<std::string>& lines) {
+  check<ConfigError>(lines.empty(), "{}", fmt::join(lines, "\n"));
+}
+
+}  // namespace
+
+std::vector<std::string> broken_rules(const Config& config, Purpose purpose) {
+  std::vector<std::string> lines = {
+      heads_divide_hidden_size(config),
+      head_dim_is_even(config),
+      query_groups_divide_heads(config),
+      dense_layers_have_a_width(config),
+      experts_have_a_width(config),
+      enough_experts_to_choose(config),
+      dense_layers_fit(config),
+      expert_bias_goes_with_sigmoid(config),
+      no_pipeline_yet(config),
+      no_virtual_pipeline_yet(config),
+      no_context_parallelism_yet(config),
+      order_names_every_axis(config),
+      tensor_ranks_share_query_groups(config),
+      tensor_ranks_share_vocabulary(config),
+      tensor_ranks_share_dense_layers(config),
+      tensor_ranks_share_the_shared_expert(config),
+      tensor_ranks_share_each_expert(config),
+      expert_ranks_share_experts(config),
+      sequence_parallel_divides_tokens(config),
+      learning_rate_falls(config),
+  };
+  if (purpose == Purpose::kTrain) {
+    lines.push_back(router_gets_a_gradient(config));
+    lines.push_back(micro_batches_fill_the_batch(config));
+    lines.push_back(training_ends(config));
+  }
+  return broken_lines(lines);
+}
+
+std::vector<std::string> broken_rules_of_world(const Config& config, int64_t num_ranks) {
+  return broken_lines({dense_grid_fits(config, num_ranks), expert_grid_fits(config, num_ranks),
+                       data_ranks_share_the_batch(config, num_ranks)});
+}
+
+void check_rules(const Config& config, Purpose purpose) {
+  throw_lines(broken_rules(config, purpose));
+}
+
+void check_rules_of_world(const Config& config, int64_t num_ranks) {
+  throw_lines(broken_rules_of_world(config, num_ranks));
+}
+
+std::vector<std::string> warnings_about(const Config& config, const Origins& origins) {
+  std::vector<std::string> lines = settings_without_effect(config, origins);
+  lines.push_back(warmup_is_cut_off(config));
+  return broken_lines(lines);
+}
+
+}  // namespace switchyard
