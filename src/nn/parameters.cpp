@@ -57,6 +57,18 @@ void fill_normal(at::Tensor& values, const ParameterSpec& spec, const std::vecto
 
 }  // namespace
 
+Dtypes Dtypes::of(Precision precision) {
+  switch (precision) {
+    case Precision::kFp64:
+      return fp64();
+    case Precision::kFp32:
+      return fp32();
+    case Precision::kBf16:
+      return bf16();
+  }
+  return fp32();
+}
+
 Parameter::Parameter(ParameterSpec spec, const Groups& groups)
     : spec_(std::move(spec)), start_(spec_.shape.size(), 0), local_shape_(spec_.shape) {
   const Mesh& mesh = groups.mesh();
@@ -82,10 +94,19 @@ Parameter::Parameter(ParameterSpec spec, const Groups& groups)
     num_shards *= mesh.size(tensor_axis);
   }
   num_replicas_ = mesh.world_size() / num_shards;
-  const auto is_at_zero = [&](Axis axis) { return mesh.coordinate(groups.rank(), axis) == 0; };
-  is_first_replica_ = (is_cut || is_at_zero(tensor_axis)) &&
-                      (is_dense ? is_at_zero(Axis::kData) && is_at_zero(Axis::kContext)
-                                : is_at_zero(Axis::kExpertData));
+  // Counts along the axes over which the elements are the same, the first named slowest.
+  const auto count_along = [&](Axis axis) {
+    replica_index_ = replica_index_ * mesh.size(axis) + mesh.coordinate(groups.rank(), axis);
+  };
+  if (is_dense) {
+    count_along(Axis::kData);
+    count_along(Axis::kContext);
+  } else {
+    count_along(Axis::kExpertData);
+  }
+  if (!is_cut) {
+    count_along(tensor_axis);
+  }
 }
 
 int64_t Parameter::local_numel() const { return product(local_shape_); }
@@ -144,8 +165,8 @@ void ParameterStorage::publish_master() {
   }
 }
 
-Parameters::Parameters(const Groups& groups, Precision precision, uint64_t seed)
-    : groups_(groups), precision_(precision), seed_(seed) {}
+Parameters::Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed)
+    : groups_(groups), dtypes_(dtypes), seed_(seed) {}
 
 void Parameters::check_name_is_free(const std::string& name) const {
   for (const auto& storage : storages_) {
@@ -166,10 +187,10 @@ at::Tensor Parameters::declare(std::vector<ParameterSpec> pieces,
     check_name_is_free(spec.name);
     storage->pieces.emplace_back(std::move(spec), groups_);
     values.push_back(
-        storage->pieces.back().initial_values(seed_, precision_.master).view({-1}));
+        storage->pieces.back().initial_values(seed_, dtypes_.master).view({-1}));
   }
   storage->master = (values.size() == 1 ? values[0] : at::cat(values)).view(local_shape);
-  storage->leaf = precision_.is_mixed() ? storage->master.to(precision_.compute)
+  storage->leaf = dtypes_.is_mixed() ? storage->master.to(dtypes_.compute)
                                         : storage->master.detach();
   storage->leaf.set_requires_grad(true);
   storages_.push_back(std::move(storage));
@@ -178,7 +199,7 @@ at::Tensor Parameters::declare(std::vector<ParameterSpec> pieces,
 
 at::Tensor Parameters::declare_buffer(const std::string& name, const std::vector<int64_t>& shape) {
   check_name_is_free(name);
-  buffers_.push_back({name, at::zeros(shape, precision_.master)});
+  buffers_.push_back({name, at::zeros(shape, dtypes_.master)});
   return buffers_.back().tensor;
 }
 

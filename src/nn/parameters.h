@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "config/config.h"
 #include "parallel/groups.h"
 #include "parallel/placement.h"
 
@@ -58,8 +59,9 @@ class Parameter {
   GroupName gradient_group() const;
   // How many ranks hold the very same elements.
   int64_t num_replicas() const { return num_replicas_; }
-  // Whether this rank is the first of them: the one that saves.
-  bool is_first_replica() const { return is_first_replica_; }
+  // Which of them this rank is, from 0 up, and whether it is the first.
+  int64_t replica_index() const { return replica_index_; }
+  bool is_first_replica() const { return replica_index_ == 0; }
 
   // Initial values of the local part. [local_shape] of the given dtype.
   at::Tensor initial_values(uint64_t seed, at::ScalarType dtype) const;
@@ -69,18 +71,19 @@ class Parameter {
   std::vector<int64_t> start_;
   std::vector<int64_t> local_shape_;
   int64_t num_replicas_ = 1;
-  bool is_first_replica_ = true;
+  int64_t replica_index_ = 0;
 };
 
 // Arithmetic of a run: what the model computes in, and what the optimizer keeps.
-struct Precision {
+struct Dtypes {
   at::ScalarType compute;  // parameters as the model uses them, and activations
   at::ScalarType master;   // parameters as the optimizer updates them; gradients; moments
   bool is_mixed() const { return compute != master; }
 
-  static Precision fp64() { return {at::kDouble, at::kDouble}; }
-  static Precision fp32() { return {at::kFloat, at::kFloat}; }
-  static Precision bf16() { return {at::kBFloat16, at::kFloat}; }
+  static Dtypes fp64() { return {at::kDouble, at::kDouble}; }
+  static Dtypes fp32() { return {at::kFloat, at::kFloat}; }
+  static Dtypes bf16() { return {at::kBFloat16, at::kFloat}; }
+  static Dtypes of(Precision precision);
 };
 
 // One local buffer that holds one or several logical parameters end to end, so that one GEMM serves
@@ -112,7 +115,7 @@ struct Buffer {
 // declare them as they are built and keep the leaf; optimizer, checkpoint and planner read this list.
 class Parameters {
  public:
-  Parameters(const Groups& groups, Precision precision, uint64_t seed);
+  Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed);
 
   // Declares logical parameters that share one buffer, and returns the leaf in `local_shape`
   // (its elements: the pieces end to end). Throws ConfigError when a cut dim does not divide evenly or
@@ -126,14 +129,14 @@ class Parameters {
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
   const Groups& groups() const { return groups_; }
-  const Precision& precision() const { return precision_; }
+  const Dtypes& dtypes() const { return dtypes_; }
   int64_t logical_numel() const;  // over all ranks, each logical parameter once
 
  private:
   void check_name_is_free(const std::string& name) const;
 
   const Groups& groups_;
-  Precision precision_;
+  Dtypes dtypes_;
   uint64_t seed_;
   std::vector<std::unique_ptr<ParameterStorage>> storages_;
   std::vector<Buffer> buffers_;

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+
+#include "model/layer_spec.h"
+#include "moe/moe_layer.h"
+#include "nn/attention.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
+
+namespace switchyard {
+
+struct LayerOutput {
+  Placed hidden;
+  at::Tensor objective;      // [] this rank's part of the auxiliary terms; undefined without any
+  MoeStatistics statistics;  // of an MoE layer; empty in a dense one
+};
+
+// Pre-norm decoder layer: x + attention(norm(x)), then x + mlp(norm(x)), dense or MoE.
+class DecoderLayer {
+ public:
+  DecoderLayer(const Scope& scope, const Config& config, const LayerSpec& spec);
+
+  // hidden [tokens, hidden] invariant over tp, or sharded by tokens; `cache` when generating. Collective
+  // as its parts are.
+  LayerOutput forward(const Placed& hidden, const ForwardContext& context, RoutingMemo& memo,
+                      KeyValueCache* cache = nullptr) const;
+
+  MoeLayer* moe() { return moe_.get(); }  // null in a dense layer
+
+ private:
+  Norm attention_norm_;
+  Attention attention_;
+  Norm mlp_norm_;
+  std::unique_ptr<Mlp> mlp_;
+  std::unique_ptr<MoeLayer> moe_;
+};
+
+}  // namespace switchyard

@@ -1,0 +1,159 @@
+#include "model/language_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "base/shape.h"
+#include "nn/recompute.h"
+
+namespace switchyard {
+namespace {
+
+constexpr Site kLossDenominator{"loss.denominator"};
+
+std::vector<std::unique_ptr<DecoderLayer>> make_layers(const Scope& scope, const Config& config) {
+  std::vector<std::unique_ptr<DecoderLayer>> layers;
+  for (const LayerSpec& spec : describe_layers(config.model, config.moe)) {
+    layers.push_back(
+        std::make_unique<DecoderLayer>(scope / std::to_string(layers.size()), config, spec));
+  }
+  return layers;
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
+    : config_(config),
+      embedding_(Scope{parameters, "embedding"}, config.model),
+      layers_(make_layers(Scope{parameters, "layers"}, config)),
+      final_norm_(Scope{parameters, "final_norm"}, config.model,
+                  config.parallel.sequence_parallel),
+      head_(Scope{parameters, "head"}, config.model, embedding_),
+      ledger_(parameters.groups().ledger()) {}
+
+RoutingMemos LanguageModel::new_memos() const {
+  RoutingMemos memos;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    memos.push_back(std::make_shared<RoutingMemo>());
+  }
+  return memos;
+}
+
+Placement LanguageModel::residual_placement(int64_t num_tokens) const {
+  return config_.parallel.sequence_parallel ? Placement::sharded(0, num_tokens)
+                                            : Placement::invariant();
+}
+
+ForwardContext LanguageModel::context_for(const SequenceTable& table, int64_t first_position,
+                                          double num_batch_tokens) const {
+  int64_t longest = 1;
+  for (int64_t i = 0; i < table.num_sequences(); ++i) {
+    longest = std::max(longest, table.length(i));
+  }
+  const int64_t needed = first_position + longest;
+  if (!rotary_.cosine.defined() || rotary_.max_position() < needed) {
+    // Twice as far, so that generating token by token rarely makes a table.
+    rotary_ = make_rotary_table(2 * needed, config_.model.head_size(), config_.model.rotary_base,
+                                embedding_.weight().scalar_type());
+  }
+  ForwardContext context{table, rotary_, num_batch_tokens};
+  if (first_position > 0) {
+    context.table.positions = context.table.positions + first_position;
+  }
+  return context;
+}
+
+LayerOutput LanguageModel::forward_layer(size_t index, const Placed& hidden,
+                                         const ForwardContext& context,
+                                         const std::shared_ptr<RoutingMemo>& memo) const {
+  const DecoderLayer& layer = *layers_[index];
+  if (config_.train.recompute == Recompute::kNone) {
+    return layer.forward(hidden, context, *memo);
+  }
+  // Statistics come from the first run only; the second reuses the expert ids of the first.
+  const auto statistics = std::make_shared<MoeStatistics>();
+  const auto run = [&layer, memo, statistics, context, placement = hidden.placement,
+                    is_first = true](const std::vector<at::Tensor>& inputs) mutable {
+    const LayerOutput output = layer.forward({inputs[0], placement}, context, *memo);
+    if (std::exchange(is_first, false)) {
+      *statistics = output.statistics;
+    }
+    return std::vector<at::Tensor>{output.hidden.tensor, output.objective};
+  };
+  const auto outputs = recompute(run, {hidden.tensor});
+  return {{outputs[0], hidden.placement}, outputs[1], *statistics};
+}
+
+ModelOutput LanguageModel::forward(const TokenBatch& batch, const Denominators& denominators,
+                                   const RoutingMemos& memos) const {
+  const int64_t num_tokens = batch.table.num_tokens;
+  check_shape("tokens", batch.tokens, {num_tokens});
+  check_shape("labels", batch.labels, {num_tokens});
+  check_shape("loss weights", batch.weights, {num_tokens});
+  const ForwardContext context = context_for(batch.table, 0, denominators.tokens);
+
+  ModelOutput output;
+  Placed hidden = embedding_.forward(batch.tokens, residual_placement(num_tokens));
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    LayerOutput layer = forward_layer(i, hidden, context, memos[i]);
+    hidden = layer.hidden;
+    if (layer.objective.defined()) {
+      output.objective =
+          output.objective.defined() ? output.objective + layer.objective : layer.objective;
+    }
+    if (layer.statistics.tokens_per_expert.defined()) {
+      output.moe.push_back(std::move(layer.statistics));
+    }
+  }
+  const TokenLoss loss = head_.loss(final_norm_.forward(hidden), batch.labels, batch.weights);
+  output.loss_sum = loss.weighted_sum.detach();
+  output.token_losses = loss.per_token;
+  const at::Tensor language_loss =
+      denominators.loss_weight > 0
+          ? loss.weighted_sum * ledger_.scale(kLossDenominator, 1 / denominators.loss_weight)
+          : loss.weighted_sum * 0;
+  output.objective =
+      output.objective.defined() ? language_loss + output.objective : language_loss;
+  return output;
+}
+
+at::Tensor LanguageModel::next_logits(const at::Tensor& tokens,
+                                      std::vector<KeyValueCache>& caches) const {
+  const at::NoGradGuard no_grad;
+  const ForwardContext context =
+      context_for(SequenceTable::from_lengths({tokens.size(0)}), caches.at(0).length, 1);
+  Placed hidden = embedding_.forward(tokens, residual_placement(tokens.size(0)));
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    RoutingMemo memo;
+    hidden = layers_[i]->forward(hidden, context, memo, &caches[i]).hidden;
+  }
+  const Placed last = convert(final_norm_.forward(hidden), Placement::invariant(),
+                              embedding_.tensor_group(), {"generate.last_token"});
+  return head_.logits({last.tensor.slice(0, -1), last.placement})[0];
+}
+
+at::Tensor LanguageModel::logits(const TokenBatch& batch) const {
+  const at::NoGradGuard no_grad;
+  const ForwardContext context = context_for(batch.table, 0, 1);
+  Placed hidden = embedding_.forward(batch.tokens, residual_placement(batch.table.num_tokens));
+  for (const auto& layer : layers_) {
+    RoutingMemo memo;
+    hidden = layer->forward(hidden, context, memo).hidden;
+  }
+  return head_.logits(final_norm_.forward(hidden));
+}
+
+void LanguageModel::update_expert_biases(const std::vector<at::Tensor>& tokens_per_expert) {
+  size_t index = 0;
+  for (const auto& layer : layers_) {
+    if (layer->moe() == nullptr) {
+      continue;
+    }
+    if (layer->moe()->router().has_bias()) {
+      layer->moe()->router().update_bias(tokens_per_expert.at(index));
+    }
+    ++index;
+  }
+}
+
+}  // namespace switchyard

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/token_batch.h"
+#include "model/decoder_layer.h"
+#include "nn/embedding.h"
+#include "nn/output_head.h"
+
+namespace switchyard {
+
+// Sums over the whole global batch, over all ranks and accumulation steps. The objective divides by
+// them, so that neither the loss nor its gradient depends on how the batch is cut.
+struct Denominators {
+  double loss_weight = 1;  // sum of the tokens' loss weights
+  double tokens = 1;       // real tokens
+};
+
+struct ModelOutput {
+  // [] to call backward() on: this micro-batch's part of the one objective,
+  //   sum of weight x token loss / loss_weight + auxiliary terms.
+  // Equal over tp in its first term; each rank has its part of the auxiliary terms.
+  at::Tensor objective;
+  at::Tensor loss_sum;     // [] sum of weight x token loss of this micro-batch, without gradient
+  at::Tensor token_losses; // [tokens] without gradient
+  std::vector<MoeStatistics> moe;  // one per MoE layer
+};
+
+// One RoutingMemo per layer (unused by dense ones).
+using RoutingMemos = std::vector<std::shared_ptr<RoutingMemo>>;
+
+// A decoder-only language model, built from a list of layer descriptions.
+// Parameter names: embedding.weight, layers.N.…, final_norm.weight, head.weight.
+class LanguageModel {
+ public:
+  // Declares its parameters in `parameters`, which must outlive the model.
+  LanguageModel(Parameters& parameters, const Config& config);
+
+  // Fresh memos, for a pass that routes by itself.
+  RoutingMemos new_memos() const;
+
+  // Collective as its layers are. `memos` replays expert ids that are set, and receives the others.
+  ModelOutput forward(const TokenBatch& batch, const Denominators& denominators,
+                      const RoutingMemos& memos) const;
+  ModelOutput forward(const TokenBatch& batch, const Denominators& denominators) const {
+    return forward(batch, denominators, new_memos());
+  }
+
+  // Logits of the last token after `tokens` [new tokens] int64 are appended to the sequence that `caches`
+  // (one per layer) hold. [vocab] fp32. For generation: one sequence, no gradient.
+  at::Tensor next_logits(const at::Tensor& tokens, std::vector<KeyValueCache>& caches) const;
+  // Logits of every token of a batch, [tokens, vocab] fp32. No gradient.
+  at::Tensor logits(const TokenBatch& batch) const;
+
+  // Once per optimizer step: moves the selection biases by the step's loads. tokens_per_expert: one
+  // [num_experts] int64 per MoE layer, summed over the global batch. Not collective.
+  void update_expert_biases(const std::vector<at::Tensor>& tokens_per_expert);
+
+  int64_t num_layers() const { return static_cast<int64_t>(layers_.size()); }
+
+ private:
+  Placement residual_placement(int64_t num_tokens) const;
+  ForwardContext context_for(const SequenceTable& table, int64_t first_position,
+                             double num_batch_tokens) const;
+  LayerOutput forward_layer(size_t index, const Placed& hidden, const ForwardContext& context,
+                            const std::shared_ptr<RoutingMemo>& memo) const;
+
+  Config config_;
+  Embedding embedding_;
+  std::vector<std::unique_ptr<DecoderLayer>> layers_;
+  Norm final_norm_;
+  OutputHead head_;
+  Ledger& ledger_;
+  mutable RotaryTable rotary_;  // made when first needed, and again when a longer one is
+};
+
+}  // namespace switchyard

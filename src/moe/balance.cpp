@@ -1,0 +1,79 @@
+#include "moe/balance.h"
+
+#include <ATen/ATen.h>
+
+#include "ops/top_k.h"
+
+namespace switchyard {
+namespace {
+
+constexpr Site kSequenceCounts{"moe.balance.sequence_counts", Purpose::kStatistics};
+constexpr Site kBalanceScale{"moe.balance.scale"};
+constexpr Site kZLossScale{"moe.z_loss.scale"};
+
+// For each token of `range` its sequence; padding gets num_sequences. [tokens] int64
+at::Tensor sequence_of_token(const SequenceTable& table, TokenRange range) {
+  const at::Tensor ids = table.sequence_ids().slice(0, range.begin, range.end);
+  return at::where(ids < 0, at::full_like(ids, table.num_sequences()), ids);
+}
+
+// Copies per sequence and expert; the last row collects padding. [num_sequences + 1, num_experts]
+at::Tensor count_copies(const at::Tensor& expert_ids, const at::Tensor& sequences,
+                        int64_t num_sequences, int64_t num_experts) {
+  at::Tensor counts = at::zeros({num_sequences + 1, num_experts}, at::kLong);
+  auto* count = counts.mutable_data_ptr<int64_t>();
+  const at::Tensor ids = expert_ids.contiguous();
+  const auto* id = ids.const_data_ptr<int64_t>();
+  const auto* sequence = sequences.const_data_ptr<int64_t>();
+  const int64_t top_k = ids.size(1);
+  for (int64_t token = 0; token < ids.size(0); ++token) {
+    for (int64_t slot = 0; slot < top_k; ++slot) {
+      ++count[sequence[token] * num_experts + id[token * top_k + slot]];
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
+at::Tensor count_tokens_per_expert(const Routing& routing, const ForwardContext& context,
+                                   TokenRange range) {
+  const int64_t num_sequences = context.table.num_sequences();
+  return count_copies(routing.expert_ids, sequence_of_token(context.table, range), num_sequences,
+                      routing.logits.size(1))
+      .narrow(0, 0, num_sequences)
+      .sum(0);
+}
+
+at::Tensor sequence_balance_loss(const Routing& routing, const ForwardContext& context,
+                                 TokenRange range, const Group& tensor_group) {
+  const at::Tensor& probabilities = routing.probabilities;  // [tokens, num_experts]
+  const int64_t num_experts = probabilities.size(1);
+  const int64_t top_k = routing.expert_ids.size(1);
+  const int64_t num_sequences = context.table.num_sequences();
+  const at::Tensor sequences = sequence_of_token(context.table, range);  // [tokens]
+  const at::Tensor ids = top_k_ids(probabilities.detach(), top_k);
+  at::Tensor counts = count_copies(ids, sequences, num_sequences, num_experts);
+  tensor_group.all_reduce(counts, kSequenceCounts);
+  counts[num_sequences].zero_();
+
+  // The loss is linear in the probabilities: each token's are weighted by its sequence's counts.
+  at::Tensor factors = counts.to(probabilities.scalar_type());  // [num_sequences + 1, num_experts]
+  for (int64_t i = 0; i < num_sequences; ++i) {
+    const double scale = static_cast<double>(num_experts) /
+                         static_cast<double>(top_k * context.table.length(i)) /
+                         context.num_batch_tokens;
+    factors[i].mul_(tensor_group.ledger().scale(kBalanceScale, scale));
+  }
+  return (probabilities * factors.index_select(0, sequences)).sum();
+}
+
+at::Tensor router_z_loss(const Routing& routing, const ForwardContext& context, TokenRange range,
+                         Ledger& ledger) {
+  const int64_t num_real =
+      std::clamp(context.table.num_real_tokens() - range.begin, int64_t{0}, range.end - range.begin);
+  const at::Tensor log_sums = at::logsumexp(routing.logits.narrow(0, 0, num_real), {-1});
+  return log_sums.square().sum() * ledger.scale(kZLossScale, 1 / context.num_batch_tokens);
+}
+
+}  // namespace switchyard

@@ -1,0 +1,91 @@
+#include "moe/moe_layer.h"
+
+#include <ATen/ATen.h>
+
+#include "nn/init.h"
+#include "parallel/collectives.h"
+
+namespace switchyard {
+namespace {
+
+constexpr Site kTakeTokens{"moe.take_tokens", Purpose::kTensorParallel};
+constexpr Site kGiveTokens{"moe.give_tokens", Purpose::kTensorParallel};
+
+void accumulate(at::Tensor& objective, const at::Tensor& term) {
+  objective = objective.defined() ? objective + term : term;
+}
+
+}  // namespace
+
+MoeLayer::MoeLayer(const Scope& scope, const ModelConfig& model, const MoeConfig& moe)
+    : config_(moe), tensor_group_(scope.groups().tensor()) {
+  router_ = std::make_unique<Router>(scope / "router", moe, model.hidden_size, model.init_std);
+  dispatcher_ = make_dispatcher(moe, scope.groups());
+  experts_ = std::make_unique<GroupedExperts>(scope / "experts", moe, model.hidden_size,
+                                              model.init_std, output_init_std(model));
+  if (moe.shared_expert_ffn_hidden_size > 0) {
+    shared_expert_ = std::make_unique<Mlp>(scope / "shared_expert", model,
+                                           moe.shared_expert_ffn_hidden_size);
+  }
+}
+
+MoeOutput MoeLayer::forward(const Placed& hidden, const ForwardContext& context,
+                            RoutingMemo& memo) const {
+  const int64_t num_tokens = context.table.num_tokens;
+  // Within a tensor-parallel group each rank routes and dispatches its own share of the tokens.
+  const Placed tokens =
+      convert(hidden, Placement::sharded(0, num_tokens), tensor_group_, kTakeTokens);
+  const ShardRange share = shard_range(num_tokens, tensor_group_.size(), tensor_group_.rank());
+
+  const Routing routing = route(tokens.tensor, memo);
+  const DispatchedTokens dispatched = dispatch(tokens.tensor, routing);
+  const at::Tensor combined = combine(experts(dispatched), dispatched);  // [tokens/tp, hidden]
+
+  MoeOutput output;
+  output.hidden =
+      convert({combined, tokens.placement}, hidden.placement, tensor_group_, kGiveTokens);
+  if (has_shared_expert()) {
+    output.hidden.tensor = output.hidden.tensor + shared_expert(hidden).tensor;
+  }
+  add_auxiliary_terms(routing, context, {share.begin, share.end}, output);
+  return output;
+}
+
+Routing MoeLayer::route(const at::Tensor& tokens, RoutingMemo& memo) const {
+  Routing routing = router_->forward(tokens, memo.expert_ids);
+  memo.expert_ids = routing.expert_ids;
+  return routing;
+}
+
+DispatchedTokens MoeLayer::dispatch(const at::Tensor& tokens, const Routing& routing) const {
+  return dispatcher_->dispatch(tokens, routing);
+}
+
+at::Tensor MoeLayer::experts(const DispatchedTokens& dispatched) const {
+  return experts_->forward(dispatched);
+}
+
+at::Tensor MoeLayer::combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const {
+  return dispatcher_->combine(rows, dispatched);
+}
+
+Placed MoeLayer::shared_expert(const Placed& hidden) const {
+  return shared_expert_->forward(hidden);
+}
+
+void MoeLayer::add_auxiliary_terms(const Routing& routing, const ForwardContext& context,
+                                   TokenRange range, MoeOutput& output) const {
+  output.statistics.tokens_per_expert = count_tokens_per_expert(routing, context, range);
+  if (config_.aux_loss_coeff > 0) {
+    const at::Tensor loss = sequence_balance_loss(routing, context, range, tensor_group_);
+    output.statistics.balance_loss = loss.detach();
+    accumulate(output.objective, loss * config_.aux_loss_coeff);
+  }
+  if (config_.z_loss_coeff > 0) {
+    const at::Tensor loss = router_z_loss(routing, context, range, tensor_group_.ledger());
+    output.statistics.z_loss = loss.detach();
+    accumulate(output.objective, loss * config_.z_loss_coeff);
+  }
+}
+
+}  // namespace switchyard

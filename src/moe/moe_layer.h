@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+
+#include "config/config.h"
+#include "moe/balance.h"
+#include "moe/experts.h"
+#include "moe/router.h"
+#include "moe/token_dispatcher.h"
+#include "nn/forward_context.h"
+#include "nn/mlp.h"
+
+namespace switchyard {
+
+// What a layer counts in one forward pass, on this rank's tokens; no gradients.
+struct MoeStatistics {
+  at::Tensor tokens_per_expert;  // [num_experts] int64, real tokens
+  at::Tensor balance_loss;       // [] this rank's part, before its coefficient; undefined when off
+  at::Tensor z_loss;             // [] the same
+};
+
+struct MoeOutput {
+  Placed hidden;            // [tokens, hidden], placed as the input
+  at::Tensor objective;     // [] auxiliary terms with their coefficients: this rank's part of the sum
+                            // over ranks; undefined when there are none
+  MoeStatistics statistics;
+};
+
+// Expert ids that outlive one pass: filled by the first forward, reused by a second (recompute), or
+// set beforehand (replay).
+struct RoutingMemo {
+  at::Tensor expert_ids;  // [tokens, top_k] int64 or undefined
+};
+
+// Replaces a dense MLP by num_experts smaller ones, of which each token uses top_k (Shazeer et al.
+// 2017, arXiv:1701.06538). Five stages that can each be called alone: route, dispatch, experts,
+// combine, and the shared expert beside them.
+//
+// forward() is collective over tp, and over ep x etp: every rank calls it equally often.
+class MoeLayer {
+ public:
+  MoeLayer(const Scope& scope, const ModelConfig& model, const MoeConfig& moe);
+
+  // hidden [tokens, hidden] invariant over tp, or sharded by tokens (sequence parallel).
+  MoeOutput forward(const Placed& hidden, const ForwardContext& context, RoutingMemo& memo) const;
+
+  // The stages. `tokens` are this rank's own: [tokens/tp, hidden].
+  Routing route(const at::Tensor& tokens, RoutingMemo& memo) const;
+  DispatchedTokens dispatch(const at::Tensor& tokens, const Routing& routing) const;
+  at::Tensor experts(const DispatchedTokens& dispatched) const;
+  at::Tensor combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const;
+  Placed shared_expert(const Placed& hidden) const;  // only with has_shared_expert()
+
+  bool has_shared_expert() const { return shared_expert_ != nullptr; }
+  Router& router() { return *router_; }
+
+ private:
+  void add_auxiliary_terms(const Routing& routing, const ForwardContext& context, TokenRange range,
+                           MoeOutput& output) const;
+
+  MoeConfig config_;
+  const Group& tensor_group_;
+  std::unique_ptr<Router> router_;
+  std::unique_ptr<TokenDispatcher> dispatcher_;
+  std::unique_ptr<GroupedExperts> experts_;
+  std::unique_ptr<Mlp> shared_expert_;
+};
+
+}  // namespace switchyard

@@ -1,0 +1,42 @@
+#include "nn/embedding.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+
+namespace switchyard {
+namespace {
+
+constexpr Site kOutput{"embedding.output", Purpose::kTensorParallel};
+
+}  // namespace
+
+Embedding::Embedding(const Scope& scope, const ModelConfig& model)
+    : tensor_group_(scope.groups().tensor()), vocab_size_(model.vocab_size) {
+  weight_ = scope.parameters.declare({{.name = scope.name("weight"),
+                                       .shape = {model.vocab_size, model.hidden_size},
+                                       .init = Init::normal(model.init_std),
+                                       .tensor = Placement::sharded(0, model.vocab_size)}},
+                                     {model.vocab_size / tensor_group_.size(), model.hidden_size});
+}
+
+Placed Embedding::forward(const at::Tensor& ids, const Placement& output) const {
+  if (ids.numel() > 0) {
+    const auto [lowest, highest] = at::aminmax(ids);
+    check<ShapeError>(lowest.item<int64_t>() >= 0 && highest.item<int64_t>() < vocab_size_,
+                      "token ids reach from {} to {}, the vocabulary has {} (model.vocab_size): the "
+                      "data belongs to another tokenizer",
+                      lowest.item<int64_t>(), highest.item<int64_t>(), vocab_size_);
+  }
+  if (tensor_group_.size() == 1) {
+    return {at::embedding(weight_, ids), output};
+  }
+  const int64_t first = weight_.size(0) * tensor_group_.rank();
+  const at::Tensor local = ids - first;
+  const at::Tensor is_elsewhere = (local < 0).logical_or_(local >= weight_.size(0));
+  const at::Tensor rows = at::embedding(weight_, local.masked_fill(is_elsewhere, 0))
+                              .masked_fill(is_elsewhere.unsqueeze(-1), 0);
+  return convert({rows, Placement::partial()}, output, tensor_group_, kOutput);
+}
+
+}  // namespace switchyard

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "config/config.h"
+#include "nn/parameters.h"
+#include "parallel/collectives.h"
+
+namespace switchyard {
+
+// Token embedding with the vocabulary cut over tp: each rank looks up its own tokens, the others add
+// zero. Parameter: weight [vocab, hidden].
+class Embedding {
+ public:
+  Embedding(const Scope& scope, const ModelConfig& model);
+
+  // ids [tokens] int64, the same on all ranks of tp -> [tokens, hidden], placed as asked: invariant, or
+  // sharded by tokens. Throws ShapeError when an id is outside the vocabulary. Collective over tp.
+  Placed forward(const at::Tensor& ids, const Placement& output) const;
+
+  const at::Tensor& weight() const { return weight_; }  // [vocab/tp, hidden]
+  const Group& tensor_group() const { return tensor_group_; }
+
+ private:
+  const Group& tensor_group_;
+  int64_t vocab_size_;
+  at::Tensor weight_;
+};
+
+}  // namespace switchyard

@@ -1,0 +1,47 @@
+#include "nn/linear.h"
+
+#include <ATen/ATen.h>
+
+namespace switchyard {
+namespace {
+
+int64_t numel(const std::vector<int64_t>& shape) {
+  int64_t product = 1;
+  for (const int64_t size : shape) {
+    product *= size;
+  }
+  return product;
+}
+
+}  // namespace
+
+ColumnLinear::ColumnLinear(const Scope& scope, std::vector<ParameterSpec> pieces,
+                           int64_t in_features, const Site& input_site)
+    : tensor_group_(scope.groups().tensor()), input_site_(input_site) {
+  int64_t out_features = 0;
+  for (const ParameterSpec& piece : pieces) {
+    out_features += numel(piece.shape) / in_features;
+  }
+  weight_ = scope.parameters.declare(std::move(pieces),
+                                     {out_features / tensor_group_.size(), in_features});
+}
+
+at::Tensor ColumnLinear::forward(const Placed& input) const {
+  const Placed all = convert(input, Placement::replicated(), tensor_group_, input_site_);
+  return at::linear(all.tensor, weight_);
+}
+
+RowLinear::RowLinear(const Scope& scope, ParameterSpec weight, const Site& output_site)
+    : tensor_group_(scope.groups().tensor()), output_site_(output_site) {
+  const int64_t out_features = weight.shape.front();
+  const int64_t in_features = numel(weight.shape) / out_features;
+  weight_ = scope.parameters.declare({std::move(weight)},
+                                     {out_features, in_features / tensor_group_.size()});
+}
+
+Placed RowLinear::forward(const at::Tensor& input, const Placement& output) const {
+  const Placed part{at::linear(input, weight_), Placement::partial()};
+  return convert(part, output, tensor_group_, output_site_);
+}
+
+}  // namespace switchyard

@@ -1,0 +1,208 @@
+// The whole model in many layouts against one rank, in fp64: the definition of correct.
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "model/language_model.h"
+#include "optim/gradients.h"
+#include "support/logical_tensors.h"
+#include "support/small_model.h"
+#include "train/train_step.h"
+
+namespace switchyard {
+namespace {
+
+constexpr double kTolerance = 1e-9;
+constexpr int kSteps = 3;
+
+// The global batch of a step: four micro-batches, dealt to the ranks in order. Each sums to another
+// number of tokens, some with padding, so that a mean of means would show.
+std::vector<TokenBatch> global_batch(const Config& config, int step) {
+  const auto seed = static_cast<uint64_t>(10 * step);
+  return {random_batch(config, {5, 3}, 0, seed), random_batch(config, {8, 1, 3}, 0, seed + 1),
+          random_batch(config, {4}, 2, seed + 2), random_batch(config, {2, 7, 6}, 1, seed + 3)};
+}
+
+struct Recorded {
+  std::vector<std::string> sites;   // collectives that ran
+  std::vector<std::string> scales;  // scales that were asked for
+};
+
+// Trains kSteps steps and collects everything that must not depend on the layout. `removed`: the test-only
+// switch.
+Recorded run_model(const Config& base, const Layout& layout, LogicalTensors& result,
+                   const std::string& removed = "",
+                   std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+  const Config config = layout.apply(base);
+  Recorded recorded;
+  std::mutex mutex;
+  run_ranks(
+      layout.mesh(),
+      [&](Groups& groups) {
+        groups.ledger().remove_site_for_test(removed);
+        Parameters parameters(groups, Dtypes::of(config.train.precision),
+                              static_cast<uint64_t>(config.run.seed));
+        LanguageModel model(parameters, config);
+        AdamW optimizer(parameters, {.weight_decay = config.optimizer.weight_decay});
+        const Group& data = groups[GroupName::kDataContext];
+        for (int step = 0; step < kSteps; ++step) {
+          const auto all = global_batch(config, step);
+          const auto size = static_cast<int64_t>(all.size());
+          const ShardRange own = shard_range(size, data.size(), data.rank());
+          const std::vector<TokenBatch> batches(all.begin() + own.begin, all.begin() + own.end);
+          if (step == 0) {
+            const StepOutcome first = compute_gradients(model, parameters, batches);
+            result.add_gradients(parameters);
+            result.add_whole("loss.first", at::full({1}, first.loss, at::kDouble));
+            clear_gradients(parameters);
+          }
+          const StepOutcome outcome =
+              train_step(model, parameters, optimizer, batches, config.optimizer.lr,
+                         config.optimizer.clip_grad_norm);
+          const auto number = [&](const std::string& name, double value) {
+            result.add_whole(fmt::format("{}.{}", name, step), at::full({1}, value, at::kDouble));
+          };
+          number("loss", outcome.loss);
+          number("grad_norm", outcome.grad_norm);
+          number("balance", outcome.balance_loss.value_or(0));
+          number("z", outcome.z_loss.value_or(0));
+          for (size_t i = 0; i < outcome.tokens_per_expert.size(); ++i) {
+            result.add_whole(fmt::format("load.{}.{}", step, i), outcome.tokens_per_expert[i]);
+          }
+        }
+        result.add_weights(parameters);
+        if (groups.rank() == 0) {
+          const std::lock_guard lock(mutex);
+          std::set<std::string> sites;
+          for (const LedgerEntry& entry : groups.ledger().entries()) {
+            sites.insert(entry.site);
+          }
+          recorded.sites.assign(sites.begin(), sites.end());
+          for (const auto& [name, calls] : groups.ledger().scale_sites()) {
+            recorded.scales.push_back(name);
+          }
+        }
+      },
+      timeout);
+  return recorded;
+}
+
+const std::vector<Layout>& layouts() {
+  static const std::vector<Layout> all = {
+      {.name = "tp2", .world_size = 2, .tensor = 2},
+      {.name = "tp2_sp", .world_size = 2, .tensor = 2, .sequence_parallel = true},
+      {.name = "ep2", .world_size = 2, .expert = 2},
+      {.name = "etp2", .world_size = 2, .expert_tensor = 2},
+      {.name = "dp2", .world_size = 2},
+      {.name = "dp4", .world_size = 4},
+      {.name = "tp2_ep2", .world_size = 2, .tensor = 2, .expert = 2},
+      {.name = "ep2_etp2", .world_size = 4, .expert = 2, .expert_tensor = 2},
+      {.name = "tp2_etp2", .world_size = 2, .tensor = 2, .expert_tensor = 2},
+      {.name = "tp2_ep2_dp2", .world_size = 4, .tensor = 2, .expert = 2},
+      {.name = "tp2_sp_ep2_dp2",
+       .world_size = 4,
+       .tensor = 2,
+       .expert = 2,
+       .sequence_parallel = true},
+      {.name = "tp2_sp_ep4_dp2",
+       .world_size = 4,
+       .tensor = 2,
+       .expert = 4,
+       .sequence_parallel = true},
+  };
+  return all;
+}
+
+struct Variant {
+  const char* name;
+  Config config;
+};
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> all = [] {
+    Config alltoall = small_config();
+    Config allgather = small_config();
+    allgather.moe.dispatcher = DispatcherKind::kAllGather;
+    allgather.moe.first_dense_layers = 1;
+    Config sigmoid = small_config();
+    sigmoid.moe.score_function = ScoreFunction::kSigmoid;
+    sigmoid.moe.renormalize = true;
+    sigmoid.moe.scaling_factor = 1.5;
+    sigmoid.moe.expert_bias = true;
+    sigmoid.moe.bias_update_rate = 0.05;
+    sigmoid.model.tie_embeddings = true;
+    Config recomputed = small_config();
+    recomputed.train.recompute = Recompute::kFull;
+    recomputed.moe.pre_softmax = true;
+    return std::vector<Variant>{{"alltoall", alltoall},
+                                {"allgather", allgather},
+                                {"sigmoid_bias_tied", sigmoid},
+                                {"recompute", recomputed}};
+  }();
+  return all;
+}
+
+using Case = std::tuple<size_t, size_t>;
+class ModelLayout : public testing::TestWithParam<Case> {};
+
+TEST_P(ModelLayout, EqualsOneRank) {
+  const Variant& variant = variants()[std::get<0>(GetParam())];
+  const Layout& layout = layouts()[std::get<1>(GetParam())];
+  LogicalTensors expected;
+  LogicalTensors actual;
+  run_model(variant.config, {.name = "one"}, expected);
+  run_model(variant.config, layout, actual);
+  for (const std::string& line : differences(expected, actual, kTolerance)) {
+    ADD_FAILURE() << layout.name << ", " << variant.name << ": " << line;
+  }
+  EXPECT_GT(expected.values().size(), 40U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ModelLayout,
+                         testing::Combine(testing::Range(size_t{0}, variants().size()),
+                                          testing::Range(size_t{0}, layouts().size())),
+                         [](const testing::TestParamInfo<Case>& one) {
+                           return fmt::format("{}_{}", variants()[std::get<0>(one.param)].name,
+                                              layouts()[std::get<1>(one.param)].name);
+                         });
+
+// Mutation: with any one collective or scale taken out, the comparison above must fail. A removal that
+// ends in an error counts as noticed.
+bool notices_removal(const Config& config, const Layout& layout, const LogicalTensors& expected,
+                     const std::string& site) {
+  LogicalTensors actual;
+  try {
+    run_model(config, layout, actual, site, std::chrono::seconds(5));
+  } catch (const std::exception&) {
+    return true;
+  }
+  return !differences(expected, actual, kTolerance).empty();
+}
+
+TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
+  std::set<std::string> tried;
+  for (const Variant& variant : {variants()[0], variants()[1], variants()[2]}) {
+    LogicalTensors expected;
+    run_model(variant.config, {.name = "one"}, expected);
+    for (const size_t index : {size_t{1}, size_t{7}, size_t{9}, size_t{10}}) {
+      const Layout& layout = layouts()[index];
+      LogicalTensors whole;
+      Recorded recorded = run_model(variant.config, layout, whole);
+      ASSERT_TRUE(differences(expected, whole, kTolerance).empty());
+      std::vector<std::string> sites = recorded.sites;
+      sites.insert(sites.end(), recorded.scales.begin(), recorded.scales.end());
+      for (const std::string& site : sites) {
+        if (tried.insert(fmt::format("{} {}", site, layout.sequence_parallel)).second) {
+          EXPECT_TRUE(notices_removal(variant.config, layout, expected, site))
+              << site << " can be removed unnoticed (" << layout.name << ", " << variant.name << ")";
+        }
+      }
+    }
+  }
+  EXPECT_GT(tried.size(), 30U);
+}
+
+}  // namespace
+}  // namespace switchyard

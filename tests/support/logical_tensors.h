@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "nn/parameters.h"
+
+namespace switchyard {
+
+// Logical tensors put together from what each rank holds of them; ranks are threads and may add at the
+// same time. Elements that several ranks hold must have the same bits on all of them.
+class LogicalTensors {
+ public:
+  // `local` is the box of the logical tensor that begins at `start`. Records a difference to what
+  // another rank added as a problem.
+  void add(const std::string& name, const std::vector<int64_t>& shape,
+           const std::vector<int64_t>& start, const at::Tensor& local);
+  void add_whole(const std::string& name, const at::Tensor& value);  // every rank holds all of it
+
+  // The gradient (as "grad.NAME") or master (as "weight.NAME") of every parameter, and the buffers.
+  void add_gradients(const Parameters& parameters);
+  void add_weights(const Parameters& parameters);
+
+  // What is wrong with the parts themselves: elements nobody added, replicas that differ.
+  std::vector<std::string> problems() const;
+  const std::map<std::string, at::Tensor>& values() const { return values_; }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, at::Tensor> values_;
+  std::map<std::string, at::Tensor> is_written_;
+  std::vector<std::string> problems_;
+};
+
+// The layout test of docs/design.md, tensor by tensor:
+//   norm(actual - expected) <= tolerance x max(norm(expected), 1e-6 x largest norm of any "grad." tensor)
+// Returns one line per tensor that fails, or is missing, or has a problem of its own.
+std::vector<std::string> differences(const LogicalTensors& expected, const LogicalTensors& actual,
+                                     double tolerance);
+
+}  // namespace switchyard
