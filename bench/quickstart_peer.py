@@ -4,15 +4,16 @@
     python bench/quickstart_peer.py --minutes 3 --dtype bfloat16
     python bench/quickstart_peer.py --probe          # only times the expert implementations
 
-Needs torch and transformers in an environment of their own. Tokens are bytes (vocabulary 256).
-Training rows are windows of `sequence` + 1 bytes at random offsets into the concatenated works to
-train on. The clock covers training steps only: building, choosing the implementation and evaluating
-are outside it. The learning rate warms up and then falls as a cosine of the share of the time used.
+Needs torch and transformers in an environment of their own. A token is a byte, and token 256 ends
+each work, as in `switchyard tokenize`. Training rows are windows of `sequence` + 1 tokens at random
+offsets into the works to train on, joined in the order of their names. The clock covers training steps only: building, choosing the implementation and evaluating
+are outside it. The learning rate warms up and then falls as a cosine of the share of the time used; with
+--steps, of the steps made, so that a busy machine can tell which settings are best.
 
-Held-out loss, in nats per byte: the held-out works are concatenated in the order of their names and
-cut into consecutive windows of `sequence` inputs, each with the byte after it as target; so every
-byte but the very first is predicted once, and the first targets of a window have little context (the
-first has one byte). The last window may be shorter. The mean is over bytes, not over windows.
+Held-out loss, in nats per byte: the held-out works, joined likewise, are cut into consecutive windows
+of `sequence` inputs, each with the token after it as target; so every token but the very first is
+predicted once, and the first targets of a window have little context (the first has one token). The
+last window may be shorter. The mean is over targets, not over windows.
 
 Prints one JSON line at the end.
 """
@@ -29,22 +30,25 @@ import torch
 import transformers
 
 TEXT = pathlib.Path(__file__).resolve().parent.parent / ".deps" / "text"
+END_OF_DOCUMENT = 256
 EXPERTS = ("eager", "batched_mm", "grouped_mm")
 
 
-def read_bytes(split):
+def read_tokens(split):
     files = sorted((TEXT / split).glob("*.txt"))
     if not files:
         raise SystemExit(f"no text in {TEXT / split}: run tools/prepare_text")
-    return torch.frombuffer(
-        bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8
-    ).long()
+    works = []
+    for file in files:
+        works.append(torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8).long())
+        works.append(torch.tensor([END_OF_DOCUMENT]))
+    return torch.cat(works)
 
 
 def make_model(args, experts):
     torch.manual_seed(args.seed)
     config = transformers.Qwen3MoeConfig(
-        vocab_size=256,
+        vocab_size=END_OF_DOCUMENT + 1,
         hidden_size=args.hidden,
         intermediate_size=args.expert_ffn,
         moe_intermediate_size=args.expert_ffn,
@@ -172,6 +176,7 @@ def main():
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--steps", type=int, default=0, help="stop after these instead of --minutes")
     parser.add_argument("--dtype", default="bfloat16", choices=["float32", "bfloat16"])
     parser.add_argument("--implementation", default="fastest", choices=["fastest", *EXPERTS])
     parser.add_argument("--probe", action="store_true", help="only time the implementations")
@@ -201,7 +206,7 @@ def main():
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
-    train, held_out = read_bytes("train"), read_bytes("heldout")
+    train, held_out = read_tokens("train"), read_tokens("heldout")
     experts = args.implementation
     if experts == "fastest" or args.probe:
         experts = choose_experts(args, train)
@@ -212,25 +217,28 @@ def main():
     seconds = 60 * args.minutes
     losses, next_report = [], 0.0
     begin = time.perf_counter()
-    while (used := time.perf_counter() - begin) < seconds:
-        losses.append(trainer.step(used / seconds))
-        if used >= next_report:
+    while True:
+        used = time.perf_counter() - begin
+        done = len(losses) / args.steps if args.steps else used / seconds
+        if done >= 1:
+            break
+        losses.append(trainer.step(done))
+        if done >= next_report:
             recent = losses[-50:]
             print(f"{used:6.1f} s, step {len(losses)}, loss {sum(recent) / len(recent):.4f}", flush=True)
-            next_report += seconds / 12
-    used = time.perf_counter() - begin
+            next_report += 1 / 12
     nats, targets = held_out_loss(args, trainer.model, held_out)
     report = {name: value for name, value in vars(args).items() if not name.startswith("probe")}
     report |= dict(
         implementation=experts,
         parameters=sum(p.numel() for p in trainer.model.parameters()),
-        steps=len(losses),
+        num_steps=len(losses),
         seconds=round(used, 2),
-        train_bytes=len(losses) * args.batch * args.sequence,
+        train_tokens=len(losses) * args.batch * args.sequence,
         bytes_per_s=round(len(losses) * args.batch * args.sequence / used),
         train_loss=round(sum(losses[-50:]) / len(losses[-50:]), 4),
         held_out_nats_per_byte=round(nats, 5),
-        held_out_bytes=targets,
+        held_out_targets=targets,
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         torch=torch.__version__,
         transformers=transformers.__version__,
