@@ -32,19 +32,18 @@ SWITCHYARD_INLINE A max_body(const A* logits, int64_t vocab) {
   A lanes[kLanes];
   std::fill_n(lanes, kLanes, -std::numeric_limits<A>::infinity());
   int64_t i = 0;
-  // Written so that a NaN is kept.
   for (; i + kLanes <= vocab; i += kLanes) {
 #pragma omp simd
     for (int64_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = logits[i + lane] < lanes[lane] ? lanes[lane] : logits[i + lane];
+      lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
     }
   }
   for (int64_t lane = 0; i + lane < vocab; ++lane) {
-    lanes[lane] = logits[i + lane] < lanes[lane] ? lanes[lane] : logits[i + lane];
+    lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
   }
   A largest = lanes[0];
   for (int64_t lane = 1; lane < kLanes; ++lane) {
-    largest = lanes[lane] < largest ? largest : lanes[lane];
+    largest = lanes[lane] > largest ? lanes[lane] : largest;
   }
   return largest;
 }

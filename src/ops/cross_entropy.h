@@ -13,7 +13,8 @@ constexpr int64_t kIgnoredLabel = -100;
 // of logits [chunk, local_vocab] fp32 or fp64, contiguous; labels [chunk] int64 count over the
 // whole vocabulary, of which this rank holds [vocab_offset, vocab_offset + local_vocab).
 
-// Largest logit of each row: [chunk]; -infinity when this rank holds no part of the vocabulary.
+// Largest logit of each row: [chunk]; -infinity when this rank holds no part of the vocabulary. A
+// NaN is passed over; it shows in the sum.
 at::Tensor row_max(const at::Tensor& logits);
 
 // In place, logits -> exp(logit - row_max). Returns [2, chunk]: the sum of each row's exponentials,

@@ -1,0 +1,280 @@
+#include "ops/attention.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "ops/op_checks.h"
+
+namespace switchyard {
+namespace {
+
+struct Qkv {
+  at::Tensor q, k, v;
+
+  Tensors list() const { return {q, k, v}; }
+};
+
+Qkv random_qkv(int64_t tokens, int64_t heads, int64_t kv_heads, int64_t head_dim,
+               at::ScalarType type = at::kDouble) {
+  return {at::randn({tokens, heads, head_dim}, at::kDouble).to(type),
+          at::randn({tokens, kv_heads, head_dim}, at::kDouble).to(type),
+          at::randn({tokens, kv_heads, head_dim}, at::kDouble).to(type)};
+}
+
+// One sequence and head at a time, in fp64, with a naive softmax.
+AttentionOutput reference_attention(const Qkv& in, const std::vector<int64_t>& starts,
+                                    double scale) {
+  const int64_t group = in.q.size(1) / in.k.size(1);
+  AttentionOutput expected{at::zeros(in.q.sizes(), at::kDouble),
+                           at::zeros({in.q.size(0), in.q.size(1)}, at::kDouble)};
+  for (size_t s = 0; s + 1 < starts.size(); ++s) {
+    for (int64_t head = 0; head < in.q.size(1); ++head) {
+      const auto rows = [&](const at::Tensor& tensor, int64_t from_head) {
+        return tensor.narrow(0, starts[s], starts[s + 1] - starts[s])
+            .select(1, from_head)
+            .to(at::kDouble);
+      };
+      const at::Tensor scores =
+          (rows(in.q, head).unsqueeze(1) * rows(in.k, head / group).unsqueeze(0)).sum(2) * scale;
+      const at::Tensor weights = at::tril(scores.exp());  // [queries, keys]
+      const at::Tensor sums = weights.sum(1);
+      const at::Tensor out =
+          (weights.unsqueeze(2) * rows(in.v, head / group).unsqueeze(0)).sum(1) / sums.unsqueeze(1);
+      expected.out.narrow(0, starts[s], out.size(0)).select(1, head).copy_(out);
+      expected.log_sum_exp.narrow(0, starts[s], out.size(0)).select(1, head).copy_(sums.log());
+    }
+  }
+  return expected;
+}
+
+std::function<Tensors(const Tensors&)> attention_op(const SequenceTable& table,
+                                                    const AttentionOptions& options = {}) {
+  return [&table, options](const Tensors& in) {
+    return Tensors{attention(in[0], in[1], in[2], table, options).out};
+  };
+}
+
+TEST(Attention, EqualsTheReferenceOnPackedSequencesAndPadding) {
+  at::manual_seed(1);
+  // Lengths around the sizes of blocks, equal neighbours, padding.
+  const auto table = SequenceTable::from_lengths({1, 5, 5, 63, 64, 65, 130, 2}, 340);
+  for (const auto& [heads, kv_heads, head_dim] :
+       std::vector<std::array<int64_t, 3>>{{2, 2, 32}, {4, 2, 8}, {3, 1, 5}, {2, 1, 64}}) {
+    const Qkv in = random_qkv(table.num_tokens, heads, kv_heads, head_dim);
+    const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+    const AttentionOutput expected = reference_attention(in, table.starts, scale);
+    const AttentionOutput out = attention(in.q, in.k, in.v, table);
+    EXPECT_LE(relative_error(out.out, expected.out), 1e-13);
+    EXPECT_LE(relative_error(out.log_sum_exp, expected.log_sum_exp), 1e-13);
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const Qkv low{in.q.to(type), in.k.to(type), in.v.to(type)};
+      const AttentionOutput low_expected = reference_attention(low, table.starts, scale);
+      const AttentionOutput low_out = attention(low.q, low.k, low.v, table);
+      EXPECT_EQ(low_out.out.scalar_type(), type);
+      EXPECT_EQ(low_out.log_sum_exp.scalar_type(), at::kFloat);
+      const double tolerance = type == at::kFloat ? 2e-6 : 8e-3;
+      EXPECT_LE(relative_error(low_out.out, low_expected.out), tolerance);
+      EXPECT_LE(relative_error(low_out.log_sum_exp, low_expected.log_sum_exp), tolerance);
+    }
+  }
+}
+
+TEST(Attention, TakesAScale) {
+  at::manual_seed(2);
+  const auto table = SequenceTable::from_lengths({9});
+  const Qkv in = random_qkv(9, 2, 2, 4);
+  const AttentionOptions options{.scale = 0.37};
+  EXPECT_LE(relative_error(attention(in.q, in.k, in.v, table, options).out,
+                           reference_attention(in, table.starts, 0.37).out),
+            1e-13);
+  expect_gradients_match_differences(attention_op(table, options), in.list());
+}
+
+TEST(Attention, GradientsMatchDifferences) {
+  at::manual_seed(3);
+  const auto table = SequenceTable::from_lengths({3, 3, 1, 6}, 15);
+  expect_gradients_match_differences(attention_op(table), random_qkv(15, 2, 2, 4).list());
+  expect_gradients_match_differences(attention_op(table), random_qkv(15, 4, 2, 3).list());
+}
+
+// Gradients of a softmax written out over the whole row of tokens, by autograd.
+Tensors reference_gradients(const Qkv& in, const SequenceTable& table, const at::Tensor& probe) {
+  const auto op = [&](const Tensors& leaves) {
+    const int64_t group = leaves[0].size(1) / leaves[1].size(1);
+    const at::Tensor q = leaves[0].transpose(0, 1);
+    const at::Tensor k = leaves[1].repeat_interleave(group, 1).transpose(0, 1);
+    const at::Tensor v = leaves[2].repeat_interleave(group, 1).transpose(0, 1);
+    const at::Tensor ids = table.sequence_ids();
+    const at::Tensor order = at::arange(table.num_tokens);
+    const at::Tensor hidden =
+        (ids.unsqueeze(1) != ids.unsqueeze(0)).logical_or(order.unsqueeze(1) < order.unsqueeze(0));
+    const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
+    const at::Tensor scores =
+        (at::matmul(q, k.transpose(1, 2)) * scale).masked_fill(hidden, -INFINITY);
+    const at::Tensor real = (ids >= 0).view({-1, 1, 1});
+    const at::Tensor out = at::matmul(at::softmax(scores, -1), v).transpose(0, 1);
+    return Tensors{at::where(real, out, at::zeros_like(out))};
+  };
+  const Tensors wide{in.q.to(at::kDouble), in.k.to(at::kDouble), in.v.to(at::kDouble)};
+  return gradients(op, wide, {probe.to(at::kDouble)});
+}
+
+TEST(Attention, GradientsEqualThoseOfAMaskedSoftmax) {
+  at::manual_seed(4);
+  const auto table = SequenceTable::from_lengths({64, 64, 1, 200, 63, 129}, 530);
+  for (const auto& [heads, kv_heads, head_dim] :
+       std::vector<std::array<int64_t, 3>>{{2, 2, 32}, {4, 2, 24}, {4, 1, 64}}) {
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const Qkv in = random_qkv(table.num_tokens, heads, kv_heads, head_dim, type);
+      const at::Tensor probe = at::randn(in.q.sizes()).to(type);
+      const Tensors expected = reference_gradients(in, table, probe);
+      const Tensors actual = gradients(attention_op(table), in.list(), {probe});
+      const double tolerance = type == at::kDouble ? 1e-12 : (type == at::kFloat ? 3e-6 : 1.5e-2);
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(actual[i].scalar_type(), type);
+        EXPECT_LE(relative_error(actual[i], expected[i]), tolerance)
+            << "gradient " << i << " in " << type << " with head_dim " << head_dim;
+      }
+    }
+  }
+}
+
+TEST(Attention, PackedEqualsEachSequenceAlone) {
+  at::manual_seed(5);
+  const std::vector<int64_t> lengths{7, 70, 70, 1, 33};
+  const auto table = SequenceTable::from_lengths(lengths, 190);
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const Qkv in = random_qkv(table.num_tokens, 4, 2, 32, type);
+    const at::Tensor probe = at::randn(in.q.sizes()).to(type);
+    const AttentionOutput packed = attention(in.q, in.k, in.v, table);
+    const Tensors packed_grads = gradients(attention_op(table), in.list(), {probe});
+    for (int64_t s = 0; s < table.num_sequences(); ++s) {
+      const int64_t start = table.starts[static_cast<size_t>(s)];
+      const int64_t length = table.length(s);
+      const auto alone = [&](const at::Tensor& tensor) { return tensor.narrow(0, start, length); };
+      const auto one = SequenceTable::from_lengths({length});
+      const AttentionOutput out = attention(alone(in.q), alone(in.k), alone(in.v), one);
+      EXPECT_TRUE(same_bytes(out.out, alone(packed.out)));
+      EXPECT_TRUE(same_bytes(out.log_sum_exp, alone(packed.log_sum_exp)));
+      const Tensors grads =
+          gradients(attention_op(one), {alone(in.q), alone(in.k), alone(in.v)}, {alone(probe)});
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_TRUE(same_bytes(grads[i], alone(packed_grads[i])));
+      }
+    }
+  }
+}
+
+TEST(Attention, PaddingGivesZerosAndTakesNothing) {
+  at::manual_seed(6);
+  const auto table = SequenceTable::from_lengths({4, 3}, 10);
+  Qkv in = random_qkv(10, 2, 1, 8, at::kFloat);
+  for (const at::Tensor& tensor : in.list()) {
+    tensor.narrow(0, 7, 3).fill_(NAN);
+  }
+  const AttentionOutput out = attention(in.q, in.k, in.v, table);
+  EXPECT_TRUE(at::equal(out.out.narrow(0, 7, 3), at::zeros({3, 2, 8})));
+  EXPECT_TRUE(at::equal(out.log_sum_exp.narrow(0, 7, 3), at::zeros({3, 2})));
+  EXPECT_TRUE(at::isfinite(out.out).all().item<bool>());
+  const Tensors grads = gradients(attention_op(table), in.list(), {at::ones({10, 2, 8})});
+  for (const at::Tensor& grad : grads) {
+    EXPECT_TRUE(at::isfinite(grad).all().item<bool>());
+    EXPECT_TRUE(at::equal(grad.narrow(0, 7, 3), at::zeros_like(grad.narrow(0, 7, 3))));
+  }
+}
+
+TEST(Attention, SurvivesScoresThatOverflowExp) {
+  const auto table = SequenceTable::from_lengths({3});
+  const at::Tensor q = at::full({3, 1, 4}, 100.0F);
+  const at::Tensor k = at::tensor({1.0F, -1.0F, 2.0F}).view({3, 1, 1}).expand({3, 1, 4});
+  const at::Tensor v = at::tensor({1.0F, 2.0F, 3.0F}).view({3, 1, 1}).expand({3, 1, 4});
+  const AttentionOutput out = attention(q, k.contiguous(), v.contiguous(), table);
+  EXPECT_TRUE(at::equal(out.out.select(2, 0).view({3}), at::tensor({1.0F, 1.0F, 3.0F})));
+  EXPECT_TRUE(at::equal(out.log_sum_exp.view({3}), at::tensor({200.0F, 200.0F, 400.0F})));
+}
+
+TEST(Attention, ReadsViewsOfAFusedProjection) {
+  at::manual_seed(7);
+  const auto table = SequenceTable::from_lengths({40, 40});
+  const at::Tensor qkv = at::randn({80, 8, 16});
+  const at::Tensor q = qkv.narrow(1, 0, 4);
+  const at::Tensor k = qkv.narrow(1, 4, 2);
+  const at::Tensor v = qkv.narrow(1, 6, 2);
+  EXPECT_TRUE(same_bytes(attention(q, k, v, table).out,
+                         attention(q.contiguous(), k.contiguous(), v.contiguous(), table).out));
+  const at::Tensor probe = at::randn({80, 4, 16});
+  const at::Tensor turned = probe.transpose(0, 1).contiguous().transpose(0, 1);
+  const Tensors expected =
+      gradients(attention_op(table), {q.contiguous(), k.contiguous(), v.contiguous()}, {probe});
+  const Tensors actual = gradients(attention_op(table), {q, k, v}, {turned});
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(same_bytes(actual[i], expected[i]));
+  }
+}
+
+TEST(Attention, GivesTheSameBytesForAllThreadCounts) {
+  at::manual_seed(8);
+  const auto table = SequenceTable::from_lengths({100, 100, 7, 300, 64}, 600);
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const Qkv in = random_qkv(table.num_tokens, 4, 2, 32, type);
+    const at::Tensor probe = at::randn(in.q.sizes()).to(type);
+    expect_same_bytes_for_all_thread_counts([&] {
+      Tensors out = gradients(attention_op(table), in.list(), {probe});
+      const AttentionOutput forward = attention(in.q, in.k, in.v, table);
+      out.push_back(forward.out);
+      out.push_back(forward.log_sum_exp);
+      return out;
+    });
+  }
+}
+
+TEST(Attention, AcceptsZeroTokens) {
+  const auto table = SequenceTable::from_lengths({});
+  const Qkv in = random_qkv(0, 2, 1, 8, at::kFloat);
+  EXPECT_EQ(attention(in.q, in.k, in.v, table).out.sizes(), at::IntArrayRef({0, 2, 8}));
+  EXPECT_EQ(gradients(attention_op(table), in.list(), {in.q})[1].sizes(),
+            at::IntArrayRef({0, 1, 8}));
+}
+
+TEST(Attention, RefusesWhatDoesNotFit) {
+  const auto table = SequenceTable::from_lengths({4});
+  const at::Tensor three_heads = at::zeros({4, 3, 8});
+  const at::Tensor two_heads = at::zeros({4, 2, 8});
+  EXPECT_EQ(message_of([&] { attention(three_heads, two_heads, two_heads, table); }),
+            "attention: the number of heads (3) must be a multiple of kv_heads (2)");
+  EXPECT_EQ(message_of([&] { attention(two_heads, two_heads, three_heads, table); }),
+            "attention: v must have shape [4, 2, 8], got [4, 3, 8]");
+  EXPECT_EQ(message_of([&] { attention(two_heads, two_heads.to(at::kDouble), two_heads, table); }),
+            "attention: q is Float, k Double and v Float; they must have one dtype");
+  const auto longer = SequenceTable::from_lengths({5});
+  EXPECT_EQ(message_of([&] { attention(two_heads, two_heads, two_heads, longer); }),
+            "attention: q has 4 tokens and k 4, the sequence table has 5");
+  EXPECT_EQ(message_of([&] { attention_with_cache(two_heads, two_heads, two_heads, 1); }),
+            "attention_with_cache: 4 new tokens from position 1 on need as many keys, got 4");
+}
+
+TEST(AttentionWithCache, EqualsTheLastRowsOfTheWholeSequence) {
+  at::manual_seed(9);
+  const auto table = SequenceTable::from_lengths({70});
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const Qkv in = random_qkv(70, 6, 2, 16, type);
+    const at::Tensor whole = reference_attention(in, table.starts, 0.25).out;
+    // The cache is longer than what is written to it so far.
+    const at::Tensor keys = at::cat({in.k, at::full({9, 2, 16}, NAN).to(type)});
+    const at::Tensor values = at::cat({in.v, at::full({9, 2, 16}, NAN).to(type)});
+    for (const int64_t first : {0, 1, 64, 69}) {
+      const at::Tensor out =
+          attention_with_cache(in.q.narrow(0, first, 70 - first), keys, values, first);
+      EXPECT_EQ(out.scalar_type(), type);
+      const double tolerance = type == at::kDouble ? 1e-13 : (type == at::kFloat ? 2e-6 : 8e-3);
+      EXPECT_LE(relative_error(out, whole.narrow(0, first, 70 - first)), tolerance);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchyard
