@@ -37,3 +37,12 @@ function(switchyard_test path)
   endif()
   add_dependencies(tests_${folder} ${name})
 endfunction()
+
+# switchyard_tests(moe switchyard_moe): switchyard_test() for every tests/moe/*_test.cpp.
+function(switchyard_tests folder)
+  file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${folder}/*_test.cpp)
+  foreach(source ${sources})
+    string(REPLACE ".cpp" "" path ${source})
+    switchyard_test(${path} ${ARGN})
+  endforeach()
+endfunction()
