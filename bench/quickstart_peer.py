@@ -40,7 +40,9 @@ def read_tokens(split):
         raise SystemExit(f"no text in {TEXT / split}: run tools/prepare_text")
     works = []
     for file in files:
-        works.append(torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8).long())
+        works.append(
+            torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8).long()
+        )
         works.append(torch.tensor([END_OF_DOCUMENT]))
     return torch.cat(works)
 
@@ -67,7 +69,10 @@ def make_model(args, experts):
         initializer_range=args.init_std,
     )
     return transformers.Qwen3MoeForCausalLM._from_config(
-        config, dtype=torch.float32, experts_implementation=experts, attn_implementation="sdpa"
+        config,
+        dtype=torch.float32,
+        experts_implementation=experts,
+        attn_implementation="sdpa",
     )
 
 
@@ -97,14 +102,19 @@ class Trainer:
 
     def rows(self):
         starts = torch.randint(
-            0, len(self.train) - self.args.sequence, (self.args.batch,), generator=self.random
+            0,
+            len(self.train) - self.args.sequence,
+            (self.args.batch,),
+            generator=self.random,
         )
         return self.train[starts[:, None] + torch.arange(self.args.sequence + 1)]
 
     def step(self, done):
         """One optimizer step with `done` in [0, 1] of the time used; returns the loss without aux."""
         args = self.args
-        cosine = 0.5 * (1 + math.cos(math.pi * max(0.0, done - args.warmup) / (1 - args.warmup)))
+        cosine = 0.5 * (
+            1 + math.cos(math.pi * max(0.0, done - args.warmup) / (1 - args.warmup))
+        )
         scale = args.min_lr + (1 - args.min_lr) * cosine
         lr = args.lr * min(scale, done / args.warmup if args.warmup else 1.0)
         for group in self.optimizer.param_groups:
@@ -141,9 +151,14 @@ def time_steps(args, experts, train, seconds):
 
 
 def choose_experts(args, train):
-    times = {name: time_steps(args, name, train, args.probe_seconds) for name in EXPERTS}
+    times = {
+        name: time_steps(args, name, train, args.probe_seconds) for name in EXPERTS
+    }
     for name, step_s in times.items():
-        print(f"{name}: {step_s:.4f} s/step, {args.batch * args.sequence / step_s:,.0f} bytes/s", flush=True)
+        print(
+            f"{name}: {step_s:.4f} s/step, {args.batch * args.sequence / step_s:,.0f} bytes/s",
+            flush=True,
+        )
     return min(times, key=times.get)
 
 
@@ -173,13 +188,20 @@ def held_out_loss(args, model, text):
 
 def main():
     parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        description=__doc__.splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--minutes", type=float, default=3.0)
-    parser.add_argument("--steps", type=int, default=0, help="stop after these instead of --minutes")
+    parser.add_argument(
+        "--steps", type=int, default=0, help="stop after these instead of --minutes"
+    )
     parser.add_argument("--dtype", default="bfloat16", choices=["float32", "bfloat16"])
-    parser.add_argument("--implementation", default="fastest", choices=["fastest", *EXPERTS])
-    parser.add_argument("--probe", action="store_true", help="only time the implementations")
+    parser.add_argument(
+        "--implementation", default="fastest", choices=["fastest", *EXPERTS]
+    )
+    parser.add_argument(
+        "--probe", action="store_true", help="only time the implementations"
+    )
     parser.add_argument("--probe-seconds", type=float, default=5.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layers", type=int, default=4)
@@ -201,7 +223,9 @@ def main():
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--aux-coeff", type=float, default=0.01)
     parser.add_argument("--init-std", type=float, default=0.02)
-    parser.add_argument("--tie", action="store_true", help="tie the output to the embedding")
+    parser.add_argument(
+        "--tie", action="store_true", help="tie the output to the embedding"
+    )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
 
@@ -225,10 +249,17 @@ def main():
         losses.append(trainer.step(done))
         if done >= next_report:
             recent = losses[-50:]
-            print(f"{used:6.1f} s, step {len(losses)}, loss {sum(recent) / len(recent):.4f}", flush=True)
+            print(
+                f"{used:6.1f} s, step {len(losses)}, loss {sum(recent) / len(recent):.4f}",
+                flush=True,
+            )
             next_report += 1 / 12
     nats, targets = held_out_loss(args, trainer.model, held_out)
-    report = {name: value for name, value in vars(args).items() if not name.startswith("probe")}
+    report = {
+        name: value
+        for name, value in vars(args).items()
+        if not name.startswith("probe")
+    }
     report |= dict(
         implementation=experts,
         parameters=sum(p.numel() for p in trainer.model.parameters()),

@@ -19,14 +19,18 @@ class CheckFolders(unittest.TestCase):
         for folder in ("base", "moe"):
             self.write(f"src/{folder}/README.md", "what it is for\n")
         self.write("src/base/error.h", "#include <string>\n")
-        self.write("src/moe/router.cpp", '#include "moe/router.h"\n#include "base/error.h"\n')
+        self.write(
+            "src/moe/router.cpp", '#include "moe/router.h"\n#include "base/error.h"\n'
+        )
 
     def write(self, path, text):
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
     def run_check(self):
-        result = subprocess.run([sys.executable, SCRIPT, self.root / "src"], capture_output=True, text=True)
+        result = subprocess.run(
+            [sys.executable, SCRIPT, self.root / "src"], capture_output=True, text=True
+        )
         return result.returncode, result.stdout.replace(f"{self.root}/", "")
 
     def expect_refused(self, message):
@@ -34,7 +38,10 @@ class CheckFolders(unittest.TestCase):
         self.assertEqual((code, output.strip()), (1, message))
 
     def test_a_tree_that_keeps_the_rules_passes(self):
-        self.assertEqual(self.run_check(), (0, "2 folders, 2 sources: every include goes downwards\n"))
+        self.assertEqual(
+            self.run_check(),
+            (0, "2 folders, 2 sources: every include goes downwards\n"),
+        )
 
     def test_an_include_that_is_not_listed_is_refused(self):
         self.write("src/base/error.h", '#include <string>\n#include "moe/router.h"\n')
@@ -46,15 +53,21 @@ class CheckFolders(unittest.TestCase):
 
     def test_ours_in_angles_is_refused(self):
         self.write("src/base/error.h", "#include <moe/router.h>\n")
-        self.expect_refused('src/base/error.h:1: write "moe/router.h", with quotes: it is ours')
+        self.expect_refused(
+            'src/base/error.h:1: write "moe/router.h", with quotes: it is ours'
+        )
 
     def test_a_relative_include_is_refused(self):
         self.write("src/base/error.h", '#include "../moe/router.h"\n')
-        self.expect_refused('src/base/error.h:1: "../moe/router.h" names no folder of src/; write "folder/file.h"')
+        self.expect_refused(
+            'src/base/error.h:1: "../moe/router.h" names no folder of src/; write "folder/file.h"'
+        )
 
     def test_torch_in_quotes_is_refused(self):
         self.write("src/moe/router.cpp", '#include "ATen/ATen.h"\n')
-        self.expect_refused("src/moe/router.cpp:1: write <ATen/ATen.h>, with angles: it is torch's")
+        self.expect_refused(
+            "src/moe/router.cpp:1: write <ATen/ATen.h>, with angles: it is torch's"
+        )
 
     def test_the_costliest_header_is_refused_in_sources_and_tests(self):
         self.write("tests/moe/router_test.cpp", "#include <torch/torch.h>\n")
@@ -65,22 +78,32 @@ class CheckFolders(unittest.TestCase):
 
     def test_a_costly_header_is_refused_in_a_header_and_allowed_in_a_source(self):
         self.write("src/moe/router.cpp", "#include <ATen/ATen.h>\n")
-        self.write("src/moe/router.h", "#include <ATen/core/Tensor.h>\n#include <ATen/ATen.h>\n")
+        self.write(
+            "src/moe/router.h",
+            "#include <ATen/core/Tensor.h>\n#include <ATen/ATen.h>\n",
+        )
         self.expect_refused(
             "src/moe/router.h:2: <ATen/ATen.h>: a header may include <ATen/core/Tensor.h> only: "
             "include this in the source"
         )
 
     def test_c10d_is_refused_outside_parallel(self):
-        self.write("src/moe/router.cpp", "#include <torch/csrc/distributed/c10d/Store.hpp>\n")
+        self.write(
+            "src/moe/router.cpp", "#include <torch/csrc/distributed/c10d/Store.hpp>\n"
+        )
         self.expect_refused(
             "src/moe/router.cpp:1: <torch/csrc/distributed/c10d/Store.hpp>: only src/parallel may include c10d"
         )
 
     def test_a_dependency_upwards_is_refused(self):
-        self.write("src/CMakeLists.txt", "switchyard_folder(base DEPENDS moe)\nswitchyard_folder(moe)\n")
+        self.write(
+            "src/CMakeLists.txt",
+            "switchyard_folder(base DEPENDS moe)\nswitchyard_folder(moe)\n",
+        )
         self.write("src/moe/router.cpp", "")
-        self.expect_refused("src/CMakeLists.txt: base depends on moe, which no line above it declares")
+        self.expect_refused(
+            "src/CMakeLists.txt: base depends on moe, which no line above it declares"
+        )
 
     def test_a_folder_without_a_line_is_refused(self):
         self.write("src/extra/a.h", "#include <string>\n")
@@ -88,11 +111,15 @@ class CheckFolders(unittest.TestCase):
 
     def test_a_line_without_a_folder_is_refused(self):
         self.write("src/CMakeLists.txt", FOLDERS + "switchyard_folder(gone)\n")
-        self.expect_refused("src/CMakeLists.txt: declares gone, but src/gone is not a folder")
+        self.expect_refused(
+            "src/CMakeLists.txt: declares gone, but src/gone is not a folder"
+        )
 
     def test_a_folder_without_a_readme_is_refused(self):
         (self.root / "src/moe/README.md").unlink()
-        self.expect_refused("src/moe: has no README.md, which says what the folder is for")
+        self.expect_refused(
+            "src/moe: has no README.md, which says what the folder is for"
+        )
 
 
 if __name__ == "__main__":

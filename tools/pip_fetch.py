@@ -29,9 +29,22 @@ class Backend:
 __legacy__ = Backend()
 """
 
-NETWORK = ("ConnectionError", "NewConnectionError", "Temporary failure", "Read timed out", "ReadTimeout", "SSLError",
-           "ProxyError", "No matching distribution", "Name or service not known", "IncompleteRead", "HTTP error",
-           "Connection broken", "Max retries", "ConnectTimeout")
+NETWORK = (
+    "ConnectionError",
+    "NewConnectionError",
+    "Temporary failure",
+    "Read timed out",
+    "ReadTimeout",
+    "SSLError",
+    "ProxyError",
+    "No matching distribution",
+    "Name or service not known",
+    "IncompleteRead",
+    "HTTP error",
+    "Connection broken",
+    "Max retries",
+    "ConnectTimeout",
+)
 
 
 def fail(message):
@@ -39,12 +52,17 @@ def fail(message):
 
 
 def fail_for_disk(folder):
-    fail(f"the disk is full: {folder} has no room left; free some space and run the same command again")
+    fail(
+        f"the disk is full: {folder} has no room left; free some space and run the same command again"
+    )
 
 
 def last_error(text):
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if line.startswith("ERROR:")), lines[-1] if lines else "no message")
+    return next(
+        (line for line in lines if line.startswith("ERROR:")),
+        lines[-1] if lines else "no message",
+    )
 
 
 def explain(pip_output, names, folder):
@@ -52,13 +70,19 @@ def explain(pip_output, names, folder):
     if "No space left on device" in pip_output:
         fail_for_disk(folder)
     if "No module named pip" in pip_output:
-        fail("python3 has no pip: run tools/setup, which installs the Debian package python3-pip")
+        fail(
+            "python3 has no pip: run tools/setup, which installs the Debian package python3-pip"
+        )
     if "DO NOT MATCH THE HASHES" in pip_output:
-        fail(f"a file fetched for {names} is not the one that was pinned (its hash differs): clear pip's cache "
-             "and any mirror in between, and run the same command again")
+        fail(
+            f"a file fetched for {names} is not the one that was pinned (its hash differs): clear pip's cache "
+            "and any mirror in between, and run the same command again"
+        )
     if any(sign in pip_output for sign in NETWORK):
-        fail(f"could not fetch {names} from the package index: {last_error(pip_output)[:200]} (check the network "
-             "and pip's settings, `python3 -m pip config list`, then run the same command again)")
+        fail(
+            f"could not fetch {names} from the package index: {last_error(pip_output)[:200]} (check the network "
+            "and pip's settings, `python3 -m pip config list`, then run the same command again)"
+        )
     fail(f"pip could not fetch {names}: {last_error(pip_output)[:300]}")
 
 
@@ -66,13 +90,39 @@ def run_pip(pins, folder, arguments, environment):
     """Downloads `pins`, a list of (name, version, sha256), into `folder`."""
     names = ", ".join(f"{name} {version}" for name, version, _ in pins)
     requirements = folder / "requirements.txt"
-    requirements.write_text("".join(f"{name}=={version} --hash=sha256:{sha256}\n" for name, version, sha256 in pins))
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--progress-bar", "off",
-               "--disable-pip-version-check", "--require-hashes", "-r", str(requirements), "-d", str(folder), *arguments]
+    requirements.write_text(
+        "".join(
+            f"{name}=={version} --hash=sha256:{sha256}\n"
+            for name, version, sha256 in pins
+        )
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--no-cache-dir",
+        "--progress-bar",
+        "off",
+        "--disable-pip-version-check",
+        "--require-hashes",
+        "-r",
+        str(requirements),
+        "-d",
+        str(folder),
+        *arguments,
+    ]
     # pip's own temporary files go to the same folder: /tmp may be small, and they vanish with it.
     environment = {**os.environ, "TMPDIR": str(folder), **environment}
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            text=True, env=environment)
+    result = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
     if result.returncode != 0:
         explain(result.stdout, names, folder)
 
@@ -80,8 +130,17 @@ def run_pip(pins, folder, arguments, environment):
 def fetch_wheels(pins, folder, python_version, platform):
     """Fetches wheels for one Python and platform, whatever Python runs this; returns their paths."""
     # An index may name wheels for another Python: this one's headers and libraries depend on none.
-    run_pip(pins, folder, ["--only-binary=:all:", "--implementation=cp", f"--python-version={python_version}",
-                           *(f"--platform={tag}" for tag in platform)], {})
+    run_pip(
+        pins,
+        folder,
+        [
+            "--only-binary=:all:",
+            "--implementation=cp",
+            f"--python-version={python_version}",
+            *(f"--platform={tag}" for tag in platform),
+        ],
+        {},
+    )
     return sorted(folder.glob("*.whl"))
 
 
@@ -92,7 +151,13 @@ def fetch_source(pin, folder):
         module = pathlib.Path(backend, "setuptools")
         module.mkdir()
         (module / "__init__.py").write_text("")
-        (module / "build_meta.py").write_text(METADATA_BACKEND.format(name=name, version=version))
-        run_pip([pin], folder, [f"--no-binary={name}", "--no-build-isolation", "--use-pep517"],
-                {"PYTHONPATH": backend})
+        (module / "build_meta.py").write_text(
+            METADATA_BACKEND.format(name=name, version=version)
+        )
+        run_pip(
+            [pin],
+            folder,
+            [f"--no-binary={name}", "--no-build-isolation", "--use-pep517"],
+            {"PYTHONPATH": backend},
+        )
     return next(folder.glob(f"{name}-{version}.tar.gz"))
