@@ -1,6 +1,7 @@
 #include "ops/swiglu.h"
 
 #include <algorithm>
+#include <optional>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -63,7 +64,8 @@ void visit_types(const at::Tensor& gate_up, const at::Tensor& weights, Visit vis
 
 struct WeightedSwiglu : torch::autograd::Function<WeightedSwiglu> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up,
-                            const at::Tensor& weights) {
+                            const std::optional<at::Tensor>& given_weights) {
+    const at::Tensor weights = given_weights.value_or(at::Tensor());
     ctx->save_for_backward({gate_up, weights});
     const int64_t rows = gate_up.size(0);
     const int64_t ffn = gate_up.size(1) / 2;
@@ -127,13 +129,13 @@ at::Tensor weighted_swiglu(const at::Tensor& gate_up, const at::Tensor& weights)
                     "weighted_swiglu: gate_up must have an even number of columns, got {}",
                     gate_up.size(1));
   if (!weights.defined()) {
-    return WeightedSwiglu::apply(gate_up.contiguous(), weights);
+    return WeightedSwiglu::apply(gate_up.contiguous(), std::nullopt);
   }
   check<ShapeError>(weights.scalar_type() == at::kFloat || weights.scalar_type() == at::kDouble,
                     "weighted_swiglu: weights must be fp32 or fp64, got {}",
                     c10::toString(weights.scalar_type()));
   check_shape("weighted_swiglu: weights", weights, {gate_up.size(0)});
-  return WeightedSwiglu::apply(gate_up.contiguous(), weights.contiguous());
+  return WeightedSwiglu::apply(gate_up.contiguous(), std::optional(weights.contiguous()));
 }
 
 }  // namespace switchyard
