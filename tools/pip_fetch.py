@@ -53,7 +53,7 @@ def fail(message):
 
 def fail_for_disk(folder):
     fail(
-        f"the disk is full: {folder} has no room left; free some space and run the same command again"
+        f"the disk that holds {folder} is full; free some space and run the same command again"
     )
 
 
