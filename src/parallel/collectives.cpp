@@ -88,7 +88,8 @@ struct ConvertFunction : torch::autograd::Function<ConvertFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const Action action{static_cast<Step>(context->saved_data["step"].toInt()),
                         context->saved_data["dim"].toInt(), context->saved_data["full"].toInt()};
-    return {perform(action, gradients[0], saved_group(context), saved_site(context)), {}, {}, {}, {}};
+    return {
+        perform(action, gradients[0], saved_group(context), saved_site(context)), {}, {}, {}, {}};
   }
 };
 
@@ -107,7 +108,10 @@ struct ExchangeFunction : torch::autograd::Function<ExchangeFunction> {
     const auto received = context->saved_data["receive"].toIntVector();
     return {saved_group(context).all_to_all(gradients[0].contiguous(), received, sent,
                                             saved_site(context)),
-            {}, {}, {}, {}};
+            {},
+            {},
+            {},
+            {}};
   }
 };
 
@@ -128,7 +132,9 @@ struct RowsFunction : torch::autograd::Function<RowsFunction<is_gather>> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     return {run(!is_gather, gradients[0].contiguous(), context->saved_data["counts"].toIntVector(),
                 saved_group(context), saved_site(context)),
-            {}, {}, {}};
+            {},
+            {},
+            {}};
   }
 };
 

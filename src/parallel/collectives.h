@@ -10,8 +10,8 @@
 
 namespace switchyard {
 
-// Differentiable collectives. Each is collective over `group` in its forward and, where the table says
-// so, in its backward; `group` must outlive the graph.
+// Differentiable collectives. Each is collective over `group` in its forward and, where the table
+// says so, in its backward; `group` must outlive the graph.
 
 // Converts a value from its placement to another over the ranks of `group`. What the backward pass
 // does follows from the two placements:
@@ -24,8 +24,8 @@ namespace switchyard {
 //   invariant, sharded       own slice        all-gather
 //   partial, sharded         reduce-scatter   all-gather
 //
-// Equal placements pass through. Throws ShapeError for any other pair: it has no meaning (a partial value
-// taken for a replicated one is a missing sum).
+// Equal placements pass through. Throws ShapeError for any other pair: it has no meaning (a partial
+// value taken for a replicated one is a missing sum).
 Placed convert(const Placed& value, const Placement& to, const Group& group, const Site& site);
 
 // Rows of dim 0 change hands (Group::all_to_all); the gradient travels back the same way.

@@ -2,245 +2,355 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <numeric>
+#include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
-#include "parallel/backend.h"
 
 namespace switchyard {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Parts = Call::Parts;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+// Up to here an all-reduce sends everything to everyone, in one step instead of two.
+constexpr int64_t kDirectBytes = 64 << 10;
+// Larger sums are taken in chunks, so that what is received lies in the cache when it is added.
+constexpr int64_t kChunkBytes = 512 << 10;
 
 int64_t sum(const std::vector<int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), int64_t{0});
 }
 
-int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
+// What `tensor` holds for each member when cut along `dim` by `sizes`. Views.
+Parts cut(const at::Tensor& tensor, int64_t dim, const std::vector<int64_t>& sizes) {
+  return tensor.split_with_sizes(sizes, dim);
+}
 
-std::vector<int64_t> shard_sizes(int64_t full, int64_t parts) {
-  std::vector<int64_t> sizes;
-  for (int64_t i = 0; i < parts; ++i) {
-    sizes.push_back(shard_range(full, parts, i).size());
-  }
+std::vector<int64_t> with_size(const at::Tensor& tensor, int64_t dim, int64_t size) {
+  auto sizes = tensor.sizes().vec();
+  sizes[static_cast<size_t>(dim)] = size;
   return sizes;
 }
 
-WorkPtr all_to_all_single(c10d::Backend& backend, at::Tensor& received, at::Tensor& rows,
-                          std::vector<int64_t> receive_counts, std::vector<int64_t> send_counts) {
-#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15
-  return backend.all_to_all_single(received, rows, receive_counts, send_counts);
-#else
-  return backend.alltoall_base(received, rows, receive_counts, send_counts);
-#endif
+void refuse_gradient(const at::Tensor& tensor, const Site& site) {
+  check<ShapeError>(!(tensor.requires_grad() && at::GradMode::is_enabled()),
+                    "{}: a plain collective would lose the gradient of its input: take a "
+                    "differentiable one (parallel/collectives.h), or detach it",
+                    site.name);
 }
+
+void check_in_place(const at::Tensor& values, const Site& site, std::string_view collective) {
+  refuse_gradient(values, site);
+  check<ShapeError>(values.is_contiguous(), "{}: a tensor must be contiguous for {} in place",
+                    site.name, collective);
+}
+
+void check_counts(const std::vector<int64_t>& counts, int64_t size, const Site& site) {
+  check<ShapeError>(
+      static_cast<int64_t>(counts.size()) == size &&
+          std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count >= 0; }),
+      "{}: one count from 0 up is expected for each of {} ranks", site.name, size);
+}
+
+// Sums pieces[i] of all members into member i's `out`, chunk by chunk: while one is added, the next
+// travels. The number of chunks is the same on all members.
+class ScatteredSum {
+ public:
+  // The pieces are flat and contiguous, out is as long as pieces[own] and may be it.
+  ScatteredSum(const Parts& pieces, const at::Tensor& out, size_t own, ReduceOp op)
+      : pieces_(pieces), out_(out), own_(own), op_(op), chunk_(kChunkBytes / out.element_size()) {
+    for (const at::Tensor& piece : pieces) {
+      num_chunks_ = std::max(num_chunks_, (piece.numel() + chunk_ - 1) / chunk_);
+    }
+  }
+
+  int64_t num_chunks() const { return num_chunks_; }
+
+  void run(Call& call) {
+    const auto num_pieces = static_cast<int64_t>(pieces_.size());
+    for (at::Tensor& scratch : scratch_) {
+      scratch = at::empty({num_pieces, std::min(chunk_, out_.numel())}, out_.options());
+    }
+    auto exchange = num_chunks_ > 0 ? start(call, 0) : nullptr;
+    for (int64_t i = 0; i < num_chunks_; ++i) {
+      auto next = i + 1 < num_chunks_ ? start(call, i + 1) : nullptr;
+      call.wait(*exchange);
+      reduce_pieces(received(i), part(out_, i), op_);
+      exchange = std::move(next);
+    }
+  }
+
+ private:
+  at::Tensor part(const at::Tensor& piece, int64_t i) const {
+    const int64_t begin = std::min(i * chunk_, piece.numel());
+    return piece.narrow(0, begin, std::min(chunk_, piece.numel() - begin));
+  }
+
+  // Chunk i as every member sent it; this rank's own lies in its piece.
+  Parts received(int64_t i) const {
+    const at::Tensor own = part(pieces_[own_], i);
+    Parts parts;
+    for (size_t member = 0; member < pieces_.size(); ++member) {
+      const at::Tensor& scratch = scratch_[i % 2];
+      parts.push_back(
+          member == own_
+              ? own
+              : scratch.select(0, static_cast<int64_t>(member)).narrow(0, 0, own.numel()));
+    }
+    return parts;
+  }
+
+  std::unique_ptr<Call::Exchange> start(Call& call, int64_t i) const {
+    Parts sends;
+    for (const at::Tensor& piece : pieces_) {
+      sends.push_back(part(piece, i));
+    }
+    return call.start(sends, received(i));
+  }
+
+  Parts pieces_;
+  at::Tensor out_;
+  size_t own_;
+  ReduceOp op_;
+  int64_t chunk_;
+  int64_t num_chunks_ = 0;
+  at::Tensor scratch_[2];
+};
 
 }  // namespace
 
+PendingCollective::PendingCollective(PendingCollective&& other) noexcept
+    : finish_(std::exchange(other.finish_, nullptr)) {}
+
+PendingCollective& PendingCollective::operator=(PendingCollective&& other) noexcept {
+  wait_and_forget();
+  finish_ = std::exchange(other.finish_, nullptr);
+  return *this;
+}
+
 PendingCollective::~PendingCollective() {
-  if (finish_) {
-    try {
-      finish_();
-    } catch (...) {  // already unwinding, or nobody cared: the peer's loss shows at the next call
-    }
-  }
+  wait_and_forget();
 }
 
 void PendingCollective::wait() {
-  if (finish_) {
-    const auto finish = std::move(finish_);
-    finish_ = nullptr;
+  if (const auto finish = std::exchange(finish_, nullptr)) {
     finish();
   }
 }
 
-Group::Group(std::string name, int64_t rank, int64_t size, std::shared_ptr<Backend> backend,
-             std::string whoami, Ledger& ledger)
-    : name_(std::move(name)),
-      rank_(rank),
-      size_(size),
-      backend_(std::move(backend)),
-      whoami_(std::move(whoami)),
-      ledger_(ledger) {}
+void PendingCollective::wait_and_forget() noexcept {
+  try {
+    wait();
+  } catch (...) {  // already unwinding, or nobody cared: a lost peer shows at the next call
+  }
+}
 
-bool Group::communicates(const Site& site) const { return size_ > 1 && !ledger_.is_removed(site); }
+Group::Group(GroupMembers members, std::shared_ptr<Transport> transport, Ledger& ledger)
+    : members_(std::move(members)), transport_(std::move(transport)), ledger_(ledger) {}
 
-// `work` is a WorkPtr*; taken as void* so that the header stays free of c10d.
-PendingCollective Group::pending(void* work, const Site& site, std::string_view collective,
-                                 int64_t bytes) const {
-  const auto start = Clock::now();
-  return PendingCollective(
-      [this, held = *static_cast<WorkPtr*>(work), site, collective, bytes, start] {
-        try {
-          held->wait(backend_->timeout);
-        } catch (const std::exception& error) {
-          throw CommError(fmt::format(
-              "[{}] {} \"{}\" over group {} of {} ranks failed: a peer died, hung or made another "
-              "call (timeout {} s). See the other ranks' output. ({})",
-              whoami_, collective, site.name, name_, size_,
-              std::chrono::duration<double>(backend_->timeout).count(),
-              std::string_view(error.what()).substr(0, std::string_view(error.what()).find('\n'))));
-        }
-        ledger_.record(site, collective, name_, bytes, seconds_since(start));
-      });
+bool Group::communicates(const Site& site) const {
+  return size() > 1 && !ledger_.is_removed(site);
+}
+
+std::shared_ptr<Call> Group::begin(std::string_view collective, const Site& site,
+                                   int64_t num_exchanges) const {
+  const uint32_t first = next_exchange_;
+  next_exchange_ += static_cast<uint32_t>(num_exchanges);
+  return std::make_shared<Call>(members_, *transport_, ledger_, collective, site, first);
+}
+
+std::vector<int64_t> Group::shard_sizes(int64_t full) const {
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < size(); ++i) {
+    sizes.push_back(shard_range(full, size(), i).size());
+  }
+  return sizes;
 }
 
 PendingCollective Group::start_all_reduce(at::Tensor values, const Site& site, ReduceOp op) const {
-  if (!communicates(site)) {
-    return {};
-  }
-  check<ShapeError>(values.is_contiguous(), "{} must be contiguous to be reduced in place",
-                    site.name);
-  c10d::AllreduceOptions options;
-  options.reduceOp = op == ReduceOp::kSum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
-  std::vector<at::Tensor> tensors{values};
-  WorkPtr work = backend_->c10d->allreduce(tensors, options);
-  return pending(&work, site, "all_reduce", 2 * bytes_of(values) * (size_ - 1) / size_);
+  return reduce(values, site, op, /*in_background=*/true);
 }
 
 void Group::all_reduce(at::Tensor values, const Site& site, ReduceOp op) const {
-  start_all_reduce(std::move(values), site, op).wait();
+  reduce(values, site, op, /*in_background=*/false).wait();
 }
 
-at::Tensor Group::all_gather_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
-                                  const Site& site) const {
-  if (size_ == 1) {
-    return rows;
-  }
-  check<ShapeError>(rows.size(0) == counts[static_cast<size_t>(rank_)],
-                    "{}: this rank has {} rows, {} were declared", site.name, rows.size(0),
-                    counts[static_cast<size_t>(rank_)]);
-  auto sizes = rows.sizes().vec();
-  sizes[0] = sum(counts);
+PendingCollective Group::reduce(const at::Tensor& values, const Site& site, ReduceOp op,
+                                bool in_background) const {
+  check_in_place(values, site, "all_reduce");
   if (!communicates(site)) {
-    sizes[0] -= rows.size(0);
-    return at::cat({rows, at::zeros(sizes, rows.options())});
+    return {};
   }
-  at::Tensor received = at::empty(sizes, rows.options());
-  at::Tensor sent = rows.contiguous();
-  WorkPtr work;
-  if (std::all_of(counts.begin(), counts.end(), [&](int64_t n) { return n == counts[0]; })) {
-    std::vector<std::vector<at::Tensor>> outputs{received.split(counts[0])};
-    std::vector<at::Tensor> inputs{sent};
-    work = backend_->c10d->allgather(outputs, inputs);
+  const at::Tensor flat = values.detach().view({-1});
+  const auto bytes = static_cast<int64_t>(flat.nbytes());
+  return bytes * (size() - 1) <= kDirectBytes ? reduce_directly(flat, site, op)
+                                              : reduce_in_two_steps(flat, site, op, in_background);
+}
+
+PendingCollective Group::reduce_directly(const at::Tensor& flat, const Site& site,
+                                         ReduceOp op) const {
+  const auto call = begin("all_reduce", site, 1);
+  Parts received = at::empty({size(), flat.numel()}, flat.options()).unbind();
+  received[own()] = flat;
+  std::shared_ptr<Call::Exchange> exchange;
+  call->timed([&] { exchange = call->start(Parts(received.size(), flat), received); });
+  return PendingCollective([=] {
+    call->timed([&] {
+      call->wait(*exchange);
+      reduce_pieces(received, flat, op);
+    });
+    call->record();
+  });
+}
+
+PendingCollective Group::reduce_in_two_steps(const at::Tensor& flat, const Site& site, ReduceOp op,
+                                             bool in_background) const {
+  const Parts pieces = cut(flat, 0, shard_sizes(flat.numel()));
+  const auto sums = std::make_shared<ScatteredSum>(pieces, pieces[own()], own(), op);
+  const auto call = begin("all_reduce", site, sums->num_chunks() + 1);
+  const auto work = [=, own = own()] {
+    sums->run(*call);
+    call->run(Parts(pieces.size(), pieces[own]), pieces);
+  };
+  std::shared_future<void> done;
+  if (in_background) {
+    done = std::async(std::launch::async, work).share();
+  }
+  return PendingCollective([=] {
+    call->timed([&] { done.valid() ? done.get() : work(); });
+    call->record();
+  });
+}
+
+at::Tensor Group::gather(const at::Tensor& local, int64_t dim, const std::vector<int64_t>& sizes,
+                         const Site& site) const {
+  refuse_gradient(local, site);
+  check<ShapeError>(local.size(dim) == sizes[own()],
+                    "{}: this rank has {} of dim {}, {} were declared", site.name, local.size(dim),
+                    dim, sizes[own()]);
+  if (size() == 1) {
+    return local;
+  }
+  if (!communicates(site)) {
+    const int64_t missing = sum(sizes) - sizes[own()];
+    return at::cat({local, at::zeros(with_size(local, dim, missing), local.options())}, dim);
+  }
+  // Along dim 0 the parts lie end to end in the result; along another they are put together after.
+  const bool in_place = dim == 0;
+  at::Tensor result;
+  Parts parts;
+  if (in_place) {
+    result = at::empty(with_size(local, 0, sum(sizes)), local.options());
+    parts = cut(result, 0, sizes);
+    parts[own()].copy_(local);
   } else {
-    // Unequal shares through all-to-all: every rank sends all of its rows to everyone.
-    sent = at::cat(std::vector<at::Tensor>(static_cast<size_t>(size_), sent));
-    work = all_to_all_single(*backend_->c10d, received, sent, counts,
-                             std::vector<int64_t>(static_cast<size_t>(size_), rows.size(0)));
+    for (const int64_t part_size : sizes) {
+      parts.push_back(at::empty(with_size(local, dim, part_size), local.options()));
+    }
+    parts[own()] = local.contiguous();
   }
-  pending(&work, site, "all_gather", bytes_of(rows) * (size_ - 1)).wait();
-  return received;
+  const auto call = begin("all_gather", site, 1);
+  call->timed([&] { call->run(Parts(parts.size(), parts[own()]), parts); });
+  call->record();
+  return in_place ? result : at::cat(parts, dim);
 }
 
-at::Tensor Group::reduce_scatter_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
-                                      const Site& site) const {
-  if (size_ == 1) {
-    return rows;
+at::Tensor Group::sum_and_cut(const at::Tensor& values, int64_t dim,
+                              const std::vector<int64_t>& sizes, const Site& site) const {
+  refuse_gradient(values, site);
+  check<ShapeError>(values.size(dim) == sum(sizes),
+                    "{}: {} of dim {} to share, counts add up to {}", site.name, values.size(dim),
+                    dim, sum(sizes));
+  if (size() == 1) {
+    return values;
   }
-  const int64_t own = counts[static_cast<size_t>(rank_)];
+  Parts pieces = cut(values, dim, sizes);
   if (!communicates(site)) {
-    const int64_t before =
-        std::accumulate(counts.begin(), counts.begin() + rank_, int64_t{0});
-    return rows.narrow(0, before, own).contiguous();
+    return pieces[own()].contiguous();
   }
-  auto sizes = rows.sizes().vec();
-  sizes[0] = own * size_;
-  at::Tensor received = at::empty(sizes, rows.options());
-  at::Tensor sent = rows.contiguous();
-  WorkPtr work = all_to_all_single(*backend_->c10d, received, sent,
-                                   std::vector<int64_t>(static_cast<size_t>(size_), own), counts);
-  const int64_t row_bytes = rows.size(0) == 0 ? 0 : bytes_of(rows) / rows.size(0);
-  pending(&work, site, "reduce_scatter", row_bytes * (sum(counts) - own)).wait();
-  // Summed in the wider of fp32 and the values' dtype, from rank 0 upwards.
-  const auto wide = rows.scalar_type() == at::kBFloat16 ? at::kFloat : rows.scalar_type();
-  at::Tensor total = received.narrow(0, 0, own).to(wide, /*non_blocking=*/false, /*copy=*/true);
-  for (int64_t peer = 1; peer < size_; ++peer) {
-    total.add_(received.narrow(0, peer * own, own));
+  at::Tensor result = at::empty(with_size(values, dim, sizes[own()]), values.options());
+  for (at::Tensor& piece : pieces) {
+    piece = piece.contiguous().view({-1});
   }
-  return total.to(rows.scalar_type());
+  ScatteredSum sums(pieces, result.view({-1}), own(), ReduceOp::kSum);
+  const auto call = begin("reduce_scatter", site, sums.num_chunks());
+  call->timed([&] { sums.run(*call); });
+  call->record();
+  return result;
 }
 
 at::Tensor Group::all_gather(const at::Tensor& local, int64_t dim, int64_t full,
                              const Site& site) const {
-  if (size_ == 1) {
-    return local;
-  }
-  const auto front = local.movedim(dim, 0).contiguous();
-  return all_gather_rows(front, shard_sizes(full, size_), site).movedim(0, dim).contiguous();
+  return gather(local, at::maybe_wrap_dim(dim, local.dim()), shard_sizes(full), site);
+}
+
+at::Tensor Group::all_gather_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
+                                  const Site& site) const {
+  check_counts(counts, size(), site);
+  return gather(rows, 0, counts, site);
 }
 
 at::Tensor Group::reduce_scatter(const at::Tensor& values, int64_t dim, const Site& site) const {
-  if (size_ == 1) {
-    return values;
-  }
-  const auto front = values.movedim(dim, 0).contiguous();
-  return reduce_scatter_rows(front, shard_sizes(front.size(0), size_), site)
-      .movedim(0, dim)
-      .contiguous();
+  const int64_t wrapped = at::maybe_wrap_dim(dim, values.dim());
+  return sum_and_cut(values, wrapped, shard_sizes(values.size(wrapped)), site);
+}
+
+at::Tensor Group::reduce_scatter_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
+                                      const Site& site) const {
+  check_counts(counts, size(), site);
+  return sum_and_cut(rows, 0, counts, site);
 }
 
 at::Tensor Group::all_to_all(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
                              const std::vector<int64_t>& receive_counts, const Site& site) const {
+  refuse_gradient(rows, site);
+  check_counts(send_counts, size(), site);
+  check_counts(receive_counts, size(), site);
   check<ShapeError>(rows.size(0) == sum(send_counts), "{}: {} rows to send, counts add up to {}",
                     site.name, rows.size(0), sum(send_counts));
-  if (size_ == 1) {
+  check<ShapeError>(send_counts[own()] == receive_counts[own()],
+                    "{}: this rank sends itself {} rows and expects {}", site.name,
+                    send_counts[own()], receive_counts[own()]);
+  if (size() == 1) {
     return rows;
   }
-  auto sizes = rows.sizes().vec();
-  sizes[0] = sum(receive_counts);
-  if (!communicates(site)) {
-    // Keeps what this rank sends to itself in place; rows of peers read as zero.
-    at::Tensor received = at::zeros(sizes, rows.options());
-    const auto offset = [&](const std::vector<int64_t>& counts) {
-      return std::accumulate(counts.begin(), counts.begin() + rank_, int64_t{0});
-    };
-    const int64_t own = send_counts[static_cast<size_t>(rank_)];
-    received.narrow(0, offset(receive_counts), own)
-        .copy_(rows.narrow(0, offset(send_counts), own));
-    return received;
+  const bool is_removed = !communicates(site);
+  const auto sizes = with_size(rows, 0, sum(receive_counts));
+  at::Tensor received =
+      is_removed ? at::zeros(sizes, rows.options()) : at::empty(sizes, rows.options());
+  const Parts sends = cut(rows.contiguous(), 0, send_counts);
+  const Parts receives = cut(received, 0, receive_counts);
+  receives[own()].copy_(sends[own()]);
+  if (!is_removed) {
+    const auto call = begin("all_to_all", site, 1);
+    call->timed([&] { call->run(sends, receives); });
+    call->record();
   }
-  at::Tensor received = at::empty(sizes, rows.options());
-  at::Tensor sent = rows.contiguous();
-  WorkPtr work = all_to_all_single(*backend_->c10d, received, sent, receive_counts, send_counts);
-  const int64_t row_bytes = rows.size(0) == 0 ? 0 : bytes_of(rows) / rows.size(0);
-  pending(&work, site, "all_to_all",
-          row_bytes * (rows.size(0) - send_counts[static_cast<size_t>(rank_)]))
-      .wait();
   return received;
 }
 
 std::vector<std::vector<int64_t>> Group::all_gather_counts(const std::vector<int64_t>& counts,
                                                            const Site& site) const {
-  if (size_ == 1) {
-    return {counts};
-  }
-  const auto length = static_cast<int64_t>(counts.size());
-  const at::Tensor local = at::tensor(counts, at::kLong).view({1, length});
+  const at::Tensor local = at::tensor(counts, at::kLong).unsqueeze(0);
   const at::Tensor all =
-      all_gather_rows(local, std::vector<int64_t>(static_cast<size_t>(size_), 1), site);
+      all_gather_rows(local, std::vector<int64_t>(static_cast<size_t>(size()), 1), site);
   std::vector<std::vector<int64_t>> result;
-  for (int64_t peer = 0; peer < size_; ++peer) {
-    const auto* row = all.const_data_ptr<int64_t>() + peer * length;
-    result.emplace_back(row, row + length);
+  for (int64_t member = 0; member < size(); ++member) {
+    const auto* row = all.const_data_ptr<int64_t>() + member * local.numel();
+    result.emplace_back(row, row + local.numel());
   }
   return result;
 }
 
 std::vector<std::string> Group::all_gather_text(const std::string& text, const Site& site) const {
-  if (size_ == 1) {
-    return {text};
-  }
   std::vector<int64_t> lengths;
-  for (const auto& one : all_gather_counts({static_cast<int64_t>(text.size())}, site)) {
-    lengths.push_back(one[0]);
+  for (const auto& length : all_gather_counts({static_cast<int64_t>(text.size())}, site)) {
+    lengths.push_back(length[0]);
   }
   at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
   std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
@@ -255,24 +365,31 @@ std::vector<std::string> Group::all_gather_text(const std::string& text, const S
 }
 
 void Group::broadcast(at::Tensor values, int64_t root, const Site& site) const {
+  check_in_place(values, site, "broadcast");
+  check<ShapeError>(root >= 0 && root < size(), "{}: there is no rank {} in a group of {}",
+                    site.name, root, size());
   if (!communicates(site)) {
     return;
   }
-  check<ShapeError>(values.is_contiguous(), "{} must be contiguous to be broadcast in place",
-                    site.name);
-  c10d::BroadcastOptions options;
-  options.rootRank = root;
-  std::vector<at::Tensor> tensors{values};
-  WorkPtr work = backend_->c10d->broadcast(tensors, options);
-  pending(&work, site, "broadcast", rank_ == root ? bytes_of(values) * (size_ - 1) : 0).wait();
+  Parts receives(members_.ranks.size());
+  receives[static_cast<size_t>(root)] = values;
+  const auto call = begin("broadcast", site, 1);
+  call->timed([&] {
+    rank() == root ? call->run(Parts(receives.size(), values), Parts(receives.size()))
+                   : call->run(Parts(receives.size()), receives);
+  });
+  call->record();
 }
 
 void Group::barrier(const Site& site) const {
   if (!communicates(site)) {
     return;
   }
-  WorkPtr work = backend_->c10d->barrier();
-  pending(&work, site, "barrier", 0).wait();
+  const auto call = begin("barrier", site, 1);
+  const at::Tensor sent = at::zeros({1}, at::kByte);
+  const Parts received = at::empty({size()}, at::kByte).split(1);
+  call->timed([&] { call->run(Parts(received.size(), sent), received); });
+  call->record();
 }
 
 }  // namespace switchyard

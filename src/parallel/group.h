@@ -1,20 +1,20 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "parallel/call.h"
 #include "parallel/ledger.h"
 #include "parallel/placement.h"
+#include "parallel/reduce.h"
 
 namespace switchyard {
-
-enum class ReduceOp { kSum, kMax };
 
 // A collective under way. wait() returns when its result may be read, throws CommError when a peer
 // is lost, and writes the ledger. Not waiting before destruction is a bug: the destructor waits.
@@ -22,35 +22,46 @@ class PendingCollective {
  public:
   PendingCollective() = default;
   explicit PendingCollective(std::function<void()> finish) : finish_(std::move(finish)) {}
-  PendingCollective(PendingCollective&&) = default;
-  PendingCollective& operator=(PendingCollective&&) = default;
+  PendingCollective(PendingCollective&& other) noexcept;
+  PendingCollective& operator=(
+      PendingCollective&& other) noexcept;  // waits for the one it replaces
   ~PendingCollective();
   void wait();
 
  private:
+  void wait_and_forget() noexcept;
+
   std::function<void()> finish_;
 };
 
 // A set of ranks that communicate, seen from one of them. Every method is collective over the group
-// except rank(), size() and name(): all members must call it, in the same order. Results do not
-// depend on timing: sums are taken in a fixed order. A group of one rank copies nothing.
+// except rank(), size(), members() and name(): all members must call it, in the same order, one
+// thread of each. A group of one rank copies nothing.
 //
-// All throw CommError, with this rank's coordinates, the collective, the group and the timeout, when
-// a member does not take part.
+// Deterministic: every sum is taken in rank order, in the wider of fp32 and the dtype, and rounded
+// once. So it depends neither on timing nor on where an element lies, all ranks get the same bits,
+// and a reduce_scatter followed by an all_gather gives those of an all_reduce.
+//
+// Results carry no gradient: a tensor that requires one is refused while gradients are recorded;
+// take parallel/collectives.h, or detach it.
+//
+// Calls of another kind, site or size on different ranks never meet: they end by the timeout.
+// All throw CommError, with this rank's coordinates, the collective, the group and what the other
+// members last said, when a member does not take part.
 class Group {
  public:
-  struct Backend;  // c10d's process group, out of sight of other folders
+  // `transport` is null for a group of one.
+  Group(GroupMembers members, std::shared_ptr<Transport> transport, Ledger& ledger);
+  Group(Group&&) = default;
 
-  // `whoami` is "rank 5: tp 1 dp 0"; `backend` is null for a group of one.
-  Group(std::string name, int64_t rank, int64_t size, std::shared_ptr<Backend> backend,
-        std::string whoami, Ledger& ledger);
-
-  int64_t rank() const { return rank_; }  // within the group
-  int64_t size() const { return size_; }
-  const std::string& name() const { return name_; }
+  int64_t rank() const { return members_.own; }  // within the group
+  int64_t size() const { return static_cast<int64_t>(members_.ranks.size()); }
+  const std::vector<int64_t>& members() const { return members_.ranks; }  // ranks in the world
+  const std::string& name() const { return members_.name; }
   Ledger& ledger() const { return ledger_; }
 
-  // In place. `values` must be contiguous.
+  // In place. `values` must be contiguous. Started, it goes on by itself while the caller computes,
+  // and `values` must be left alone until wait() returns.
   void all_reduce(at::Tensor values, const Site& site, ReduceOp op = ReduceOp::kSum) const;
   [[nodiscard]] PendingCollective start_all_reduce(at::Tensor values, const Site& site,
                                                    ReduceOp op = ReduceOp::kSum) const;
@@ -58,8 +69,7 @@ class Group {
   // `local` is this rank's shard_range(full, size, rank) of `dim`; returns all of it.
   at::Tensor all_gather(const at::Tensor& local, int64_t dim, int64_t full, const Site& site) const;
 
-  // Sums `values` over the ranks, in rank order, and returns this rank's shard_range of `dim`. An
-  // all-to-all and a local sum: faster than Gloo's own reduce-scatter, and in a fixed order.
+  // The sum of `values` over the ranks, of which this rank gets its shard_range of `dim`.
   at::Tensor reduce_scatter(const at::Tensor& values, int64_t dim, const Site& site) const;
 
   // Rows of dim 0 change hands: the first send_counts[0] rows go to rank 0, and so on; the result
@@ -74,7 +84,8 @@ class Group {
   at::Tensor reduce_scatter_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
                                  const Site& site) const;
 
-  // The same small text or counts of every member, in rank order.
+  // The text or the counts of every member, in rank order. Texts may differ in length, the number
+  // of counts may not.
   std::vector<std::string> all_gather_text(const std::string& text, const Site& site) const;
   std::vector<std::vector<int64_t>> all_gather_counts(const std::vector<int64_t>& counts,
                                                       const Site& site) const;
@@ -85,15 +96,25 @@ class Group {
 
  private:
   bool communicates(const Site& site) const;
-  PendingCollective pending(void* work, const Site& site, std::string_view collective,
-                            int64_t bytes) const;
+  size_t own() const { return static_cast<size_t>(members_.own); }
+  std::vector<int64_t> shard_sizes(int64_t full) const;
+  std::shared_ptr<Call> begin(std::string_view collective, const Site& site,
+                              int64_t num_exchanges) const;
 
-  std::string name_;
-  int64_t rank_;
-  int64_t size_;
-  std::shared_ptr<Backend> backend_;
-  std::string whoami_;
+  PendingCollective reduce(const at::Tensor& values, const Site& site, ReduceOp op,
+                           bool in_background) const;
+  PendingCollective reduce_directly(const at::Tensor& flat, const Site& site, ReduceOp op) const;
+  PendingCollective reduce_in_two_steps(const at::Tensor& flat, const Site& site, ReduceOp op,
+                                        bool in_background) const;
+  at::Tensor gather(const at::Tensor& local, int64_t dim, const std::vector<int64_t>& sizes,
+                    const Site& site) const;
+  at::Tensor sum_and_cut(const at::Tensor& values, int64_t dim, const std::vector<int64_t>& sizes,
+                         const Site& site) const;
+
+  GroupMembers members_;
+  std::shared_ptr<Transport> transport_;
   Ledger& ledger_;
+  mutable uint32_t next_exchange_ = 0;
 };
 
 }  // namespace switchyard

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <chrono>
-#include <functional>
+#include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "parallel/group.h"
@@ -11,16 +9,12 @@
 
 namespace switchyard {
 
-// All groups of one rank, with its mesh and its ledger. Passed to whoever communicates; never global,
-// so that the ranks of a test can be threads of one process.
+// All groups of one rank, with its mesh and its ledger. Passed to whoever communicates; never
+// global, so that the ranks of a test can be threads of one process.
 class Groups {
  public:
-  // Makes the backend of a group: its key (equal on all members, unique per group), this rank's place
-  // and the size. Called in the same order on all ranks, for groups of more than one rank.
-  using MakeBackend =
-      std::function<std::shared_ptr<Group::Backend>(const std::string& key, int64_t rank, int64_t size)>;
-
-  Groups(Mesh mesh, int64_t rank, const MakeBackend& make_backend);
+  // `transport` connects the world; null for a world of one rank. Not collective.
+  Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport);
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
 

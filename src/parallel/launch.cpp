@@ -3,17 +3,21 @@
 #include <charconv>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
 
+#include <sys/resource.h>
+
 #include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
-#include "parallel/backend.h"
+#include "parallel/gloo_transport.h"
 
 namespace switchyard {
 namespace {
@@ -23,7 +27,11 @@ std::optional<std::string> variable(const char* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-int64_t number(const char* name, std::optional<int64_t> fallback = std::nullopt) {
+constexpr int64_t kHighestPort = 65535;
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+int64_t number(const char* name, std::optional<int64_t> fallback = std::nullopt, int64_t lowest = 0,
+               int64_t highest = kNoLimit) {
   const auto text = variable(name);
   if (!text && fallback) {
     return *fallback;
@@ -34,16 +42,17 @@ int64_t number(const char* name, std::optional<int64_t> fallback = std::nullopt)
                      name);
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  check<ConfigError>(error == std::errc() && end == text->data() + text->size() && value >= 0,
-                     "the environment variable {} is \"{}\": a number from 0 up is expected", name,
-                     *text);
+  const bool is_number = error == std::errc() && end == text->data() + text->size();
+  check<ConfigError>(is_number && value >= lowest && value <= highest,
+                     "the environment variable {} is \"{}\": a number from {} {} is expected", name,
+                     *text, lowest, highest == kNoLimit ? "up" : fmt::format("to {}", highest));
   return value;
 }
 
 std::string first_slurm_node() {
   // "node[03-05],node9" starts with node03.
-  std::string list = variable("SLURM_STEP_NODELIST").value_or(
-      variable("SLURM_NODELIST").value_or("127.0.0.1"));
+  std::string list =
+      variable("SLURM_STEP_NODELIST").value_or(variable("SLURM_NODELIST").value_or("127.0.0.1"));
   const size_t bracket = list.find('[');
   const size_t comma = list.find(',');
   if (bracket == std::string::npos || comma < bracket) {
@@ -53,6 +62,29 @@ std::string first_slurm_node() {
   return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1);
 }
 
+void raise_open_files_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+// Where the ranks find each other's addresses. Collective over the world.
+c10::intrusive_ptr<c10d::Store> meet(const LaunchEnvironment& environment,
+                                     std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = environment.master_port;
+  options.isServer = environment.rank == 0 && !environment.launcher_serves_store;
+  options.waitWorkers = !environment.launcher_serves_store;
+  options.numWorkers = static_cast<size_t>(environment.world_size);
+  options.timeout = timeout;
+  const auto store = c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
+  // A restarted attempt must not find the addresses of the one before.
+  return c10::make_intrusive<c10d::PrefixStore>(
+      fmt::format("switchyard/attempt_{}", environment.attempt), store);
+}
+
 }  // namespace
 
 LaunchEnvironment read_launch_environment() {
@@ -60,22 +92,30 @@ LaunchEnvironment read_launch_environment() {
   if (variable("RANK") || variable("WORLD_SIZE")) {
     environment.launcher = "torchrun";
     environment.rank = number("RANK");
-    environment.world_size = number("WORLD_SIZE");
+    environment.world_size = number("WORLD_SIZE", std::nullopt, 1);
     environment.local_rank = number("LOCAL_RANK", environment.rank);
+    environment.launcher_serves_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    environment.attempt = number("TORCHELASTIC_RESTART_COUNT", 0);
   } else if (variable("SLURM_PROCID") && variable("SLURM_STEP_NUM_TASKS")) {
     environment.launcher = "Slurm";
     environment.rank = number("SLURM_PROCID");
-    environment.world_size = number("SLURM_STEP_NUM_TASKS");
+    environment.world_size = number("SLURM_STEP_NUM_TASKS", std::nullopt, 1);
     environment.local_rank = number("SLURM_LOCALID", 0);
     environment.master_address = first_slurm_node();
   } else if (variable("OMPI_COMM_WORLD_RANK")) {
     environment.launcher = "Open MPI";
     environment.rank = number("OMPI_COMM_WORLD_RANK");
-    environment.world_size = number("OMPI_COMM_WORLD_SIZE");
+    environment.world_size = number("OMPI_COMM_WORLD_SIZE", std::nullopt, 1);
     environment.local_rank = number("OMPI_COMM_WORLD_LOCAL_RANK", 0);
+    check<ConfigError>(
+        variable("MASTER_ADDR") ||
+            number("OMPI_COMM_WORLD_LOCAL_SIZE", environment.world_size) == environment.world_size,
+        "Open MPI started ranks on several nodes and does not say where rank 0 is: "
+        "set MASTER_ADDR to the address of its node (mpirun -x MASTER_ADDR=...)");
   }
   environment.master_address = variable("MASTER_ADDR").value_or(environment.master_address);
-  environment.master_port = static_cast<uint16_t>(number("MASTER_PORT", 29500));
+  environment.master_port =
+      static_cast<uint16_t>(number("MASTER_PORT", environment.master_port, 1, kHighestPort));
   check<ConfigError>(environment.rank < environment.world_size,
                      "{} says rank {} of {} ranks: ranks count from 0", environment.launcher,
                      environment.rank, environment.world_size);
@@ -85,26 +125,20 @@ LaunchEnvironment read_launch_environment() {
 std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const MeshShape& shape,
                                 std::chrono::milliseconds timeout) {
   Mesh mesh(shape);
+  check<ConfigError>(shape.world_size == environment.world_size,
+                     "the layout is for {} ranks, {} were started", shape.world_size,
+                     environment.world_size);
   if (shape.world_size == 1) {
-    return std::make_unique<Groups>(std::move(mesh), 0, Groups::MakeBackend{});
+    return std::make_unique<Groups>(std::move(mesh), 0, nullptr);
   }
-  c10d::TCPStoreOptions options;
-  options.port = environment.master_port;
-  options.isServer = environment.rank == 0;
-  options.numWorkers = static_cast<size_t>(shape.world_size);
-  options.timeout = timeout;
+  raise_open_files_limit();
   try {
-    const c10::intrusive_ptr<c10d::Store> store =
-        c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
     const bool is_local =
         environment.master_address == "127.0.0.1" || environment.master_address == "localhost";
-    return std::make_unique<Groups>(
-        std::move(mesh), environment.rank,
-        [&](const std::string& key, int64_t rank, int64_t size) {
-          return make_gloo_backend(store, key, rank, size, is_local ? "127.0.0.1" : "", timeout);
-        });
-  } catch (const Error&) {
-    throw;
+    auto transport =
+        make_gloo_transport(meet(environment, timeout), environment.rank, environment.world_size,
+                            is_local ? "127.0.0.1" : "", timeout);
+    return std::make_unique<Groups>(std::move(mesh), environment.rank, std::move(transport));
   } catch (const std::exception& error) {
     const std::string_view text = error.what();
     throw CommError(fmt::format(
@@ -119,21 +153,34 @@ std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const Mesh
 void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
                std::chrono::milliseconds timeout) {
   const Mesh mesh(shape);
-  const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
+  raise_open_files_limit();
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  store->setTimeout(timeout);
   std::mutex mutex;
   std::exception_ptr first;
+  const auto keep_if_first = [&] {
+    const std::lock_guard lock(mutex);
+    first = first ? first : std::current_exception();
+  };
   const auto run = [&](int64_t rank) {
     at::set_num_threads(1);
     try {
-      Groups groups(mesh, rank, [&](const std::string& key, int64_t place, int64_t size) {
-        return make_gloo_backend(store, key, place, size, "127.0.0.1", timeout);
-      });
-      body(groups);
+      const auto transport =
+          shape.world_size > 1
+              ? make_gloo_transport(store, rank, shape.world_size, "127.0.0.1", timeout)
+              : nullptr;
+      Groups groups(mesh, rank, transport);
+      try {
+        body(groups);
+      } catch (...) {
+        keep_if_first();  // before the connections close, at which the others fail too
+        throw;
+      }
     } catch (...) {
-      const std::lock_guard lock(mutex);
-      first = first ? first : std::current_exception();
+      keep_if_first();
     }
   };
+  const int num_threads = at::get_num_threads();
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < shape.world_size; ++rank) {
     threads.emplace_back(run, rank);
@@ -141,6 +188,7 @@ void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
   for (auto& thread : threads) {
     thread.join();
   }
+  at::set_num_threads(num_threads);  // libtorch keeps part of it per process
   if (first) {
     std::rethrow_exception(first);
   }

@@ -16,22 +16,29 @@ struct LaunchEnvironment {
   int64_t local_rank = 0;
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 29500;
+  // torchrun serves the meeting point itself, for all attempts; else rank 0 does.
+  bool launcher_serves_store = false;
+  int64_t attempt = 0;  // how often the launcher has restarted the ranks
   std::string launcher = "none";
 };
 
-// Reads torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), else Slurm's,
-// else Open MPI's; with none of them it is one rank. Throws ConfigError naming the variable that is
-// missing or not a number.
+// Reads torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), else
+// Slurm's, else Open MPI's; with none of them it is one rank. MASTER_ADDR and MASTER_PORT may be
+// set beside the variables of all three. Throws ConfigError naming the variable that is missing or
+// not a number.
 LaunchEnvironment read_launch_environment();
 
-// Meets the other ranks and makes all groups. Collective over the world. Throws ConfigError when the
-// mesh cannot be, CommError when a rank does not come within the timeout.
+// Meets the other ranks and makes all groups. Collective over the world. Throws ConfigError when
+// the mesh cannot be or is not for the ranks that were started, CommError when a rank does not come
+// within the timeout. Raises the limit of open files to what the system allows: a rank holds a
+// connection to each other one.
 std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const MeshShape& shape,
                                 std::chrono::milliseconds timeout);
 
-// Runs `body` once per rank, as threads of this process that share nothing but a store: a run of many
-// ranks as an ordinary function call, for tests and self-checks on CPU. Each thread computes on
-// one core. Throws what the first failing rank threw, after all have ended.
+// Runs `body` once per rank, as threads of this process that share nothing but a store: a run of
+// many ranks as an ordinary function call, for tests and self-checks on CPU. Each thread computes
+// on one core. When one fails, the others fail at their next call to it; throws what the first
+// failing rank threw, after all have ended. Raises the limit of open files, as connect() does.
 void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
                std::chrono::milliseconds timeout = std::chrono::seconds(60));
 

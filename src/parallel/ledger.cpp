@@ -66,9 +66,13 @@ double Ledger::seconds(Purpose purpose) const {
   return sum;
 }
 
-void Ledger::clear() { entries_.clear(); }
+void Ledger::clear() {
+  entries_.clear();
+}
 
-bool Ledger::is_removed(const Site& site) { return !removed_.empty() && site.full_name() == removed_; }
+bool Ledger::is_removed(const Site& site) {
+  return !removed_.empty() && site.full_name() == removed_;
+}
 
 double Ledger::scale(const Site& site, double value) {
   ++scale_sites_[site.full_name()];

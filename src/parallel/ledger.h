@@ -9,7 +9,15 @@
 namespace switchyard {
 
 // What a transfer is for; the metrics add up bytes and time by purpose.
-enum class Purpose { kTensorParallel, kDispatch, kCombine, kGradient, kStatistics, kCheckpoint, kControl };
+enum class Purpose {
+  kTensorParallel,
+  kDispatch,
+  kCombine,
+  kGradient,
+  kStatistics,
+  kCheckpoint,
+  kControl
+};
 std::string_view to_string(Purpose purpose);
 
 // A place in the program that communicates or scales: a fixed name and what the transfer is for.
@@ -27,15 +35,15 @@ struct LedgerEntry {
   std::string group;
   Purpose purpose = Purpose::kControl;
   int64_t calls = 0;
-  int64_t bytes = 0;    // payload that this rank sends to other ranks
-  double seconds = 0;   // time this rank spent in or waiting for the call
+  int64_t bytes = 0;   // payload that this rank sends to other ranks
+  double seconds = 0;  // time this rank spent in or waiting for the call
 };
 
 // Every byte that leaves a rank is written here. One ledger per rank; not thread-safe.
 //
-// It also carries the test-only switch of the mutation tests: a site that is removed keeps the shapes
-// of its results but does not communicate (or does not scale), so that a test can prove that it
-// would notice. Nothing but tests sets it.
+// It also carries the test-only switch of the mutation tests: a site that is removed keeps the
+// shapes of its results but does not communicate (or does not scale), so that a test can prove that
+// it would notice. Nothing but tests sets it.
 class Ledger {
  public:
   void record(const Site& site, std::string_view collective, std::string_view group, int64_t bytes,

@@ -76,7 +76,9 @@ std::string_view to_string(Axis axis) {
       ->name;
 }
 
-std::string_view to_string(GroupName name) { return find(name).name; }
+std::string_view to_string(GroupName name) {
+  return find(name).name;
+}
 
 Mesh::Mesh(const MeshShape& shape) : shape_(shape) {
   const int64_t dense = shape.tensor * shape.context * shape.pipeline;
@@ -112,12 +114,13 @@ Mesh::Mesh(const MeshShape& shape) : shape_(shape) {
     }
   }
   for (int64_t rank = 0; rank < shape.world_size; ++rank) {
-    check<ConfigError>(coordinate_in(dense_, rank, Axis::kPipeline) ==
-                           coordinate_in(expert_, rank, Axis::kPipeline),
-                       "parallel.order \"{}\" puts rank {} on pipeline stage {} of the dense layers "
-                       "and {} of the expert layers: let it end in pp",
-                       shape.order, rank, coordinate_in(dense_, rank, Axis::kPipeline),
-                       coordinate_in(expert_, rank, Axis::kPipeline));
+    check<ConfigError>(
+        coordinate_in(dense_, rank, Axis::kPipeline) ==
+            coordinate_in(expert_, rank, Axis::kPipeline),
+        "parallel.order \"{}\" puts rank {} on pipeline stage {} of the dense layers "
+        "and {} of the expert layers: let it end in pp",
+        shape.order, rank, coordinate_in(dense_, rank, Axis::kPipeline),
+        coordinate_in(expert_, rank, Axis::kPipeline));
   }
 }
 

@@ -47,8 +47,8 @@ struct MeshShape {
   int64_t pipeline = 1;
   int64_t expert = 1;
   int64_t expert_tensor = 1;
-  // Axes of both foldings from the fastest varying to the slowest. The dense folding skips "ep", the
-  // expert one skips "cp" and reads "tp" as expert tensor and "dp" as expert data.
+  // Axes of both foldings from the fastest varying to the slowest. The dense folding skips "ep",
+  // the expert one skips "cp" and reads "tp" as expert tensor and "dp" as expert data.
   std::string order = "tp-cp-ep-dp-pp";
 };
 

@@ -24,7 +24,9 @@ struct Placement {
 
   static Placement invariant() { return {PlacementKind::kInvariant}; }
   static Placement replicated() { return {PlacementKind::kReplicated}; }
-  static Placement sharded(int64_t dim, int64_t full) { return {PlacementKind::kSharded, dim, full}; }
+  static Placement sharded(int64_t dim, int64_t full) {
+    return {PlacementKind::kSharded, dim, full};
+  }
   static Placement partial() { return {PlacementKind::kPartial}; }
 
   bool operator==(const Placement&) const = default;

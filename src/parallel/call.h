@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/ledger.h"
+#include "parallel/transport.h"
+
+namespace switchyard {
+
+// Who is in a group, seen from one of its ranks.
+struct GroupMembers {
+  std::string name;            // "tp"
+  int64_t id = 0;              // below 16; tells apart groups that have two ranks in common
+  std::vector<int64_t> ranks;  // in the world, rising
+  int64_t own = 0;             // index of this rank in `ranks`
+  std::string whoami;          // "rank 5: tp 1 dp 0"
+};
+
+// One collective under way: its exchanges of parcels, what it sent and how long it took.
+class Call {
+ public:
+  // `first_exchange` numbers its exchanges within the group, the same on all members.
+  Call(const GroupMembers& members, Transport& transport, Ledger& ledger,
+       std::string_view collective, const Site& site, uint32_t first_exchange);
+
+  using Parts = std::vector<at::Tensor>;  // one per member; undefined, empty and own ones stay
+  using Exchange = Transport::Exchange;
+
+  // Starts to send sends[i] to member i, and to receive receives[i] from it. Throws CommError.
+  std::unique_ptr<Exchange> start(const Parts& sends, const Parts& receives);
+  void wait(Exchange& exchange) const;
+  void run(const Parts& sends, const Parts& receives) { wait(*start(sends, receives)); }
+
+  // Runs `work` and counts its time as this call's.
+  template <class Work>
+  void timed(const Work& work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  // Writes the ledger.
+  void record() const;
+
+ private:
+  std::vector<Parcel> parcels(const Parts& parts) const;
+  [[noreturn]] void report(const PeerLost& lost) const;
+
+  const GroupMembers& members_;
+  Transport& transport_;
+  Ledger& ledger_;
+  std::string_view collective_;
+  Site site_;
+  uint32_t next_exchange_;
+  int64_t bytes_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace switchyard
