@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "checkpoint/error.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/record.h"
 #include "checkpoint/tensor_part.h"
 #include "parallel/group.h"
@@ -18,11 +19,6 @@ namespace switchyard {
 // which box of which tensor each entry is, and record.json. docs/checkpoints.md describes the
 // format. A folder of checkpoints holds step_N for each, and `latest`, which names the one to
 // resume from.
-
-// A file of a checkpoint is torn, altered or missing. An older checkpoint may still be good.
-struct DamagedCheckpoint : CheckpointError {
-  using CheckpointError::CheckpointError;
-};
 
 // Writes the checkpoint `path`: beside it first, synced, then renamed, so that `path` is always
 // whole. One that is there is replaced. Each logical element is written by one rank; that the
@@ -75,8 +71,5 @@ std::optional<LoadedCheckpoint> load_latest_checkpoint(const std::filesystem::pa
 // those of fewer steps, newest first. Unfinished ones are not among them. Not collective.
 std::vector<std::filesystem::path> checkpoints_to_try(const std::filesystem::path& directory);
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& directory);
-
-// The record alone. Throws DamagedCheckpoint. Not collective.
-CheckpointRecord read_record(const std::filesystem::path& path);
 
 }  // namespace switchyard

@@ -2,15 +2,15 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 
 namespace switchyard {
 
-// Files whose errors are one line each: the path, what failed and what to do about it. All
-// functions throw FileError.
+// Files and folders whose errors are one line each: what failed, the path and what to do about it.
+// Everything here throws FileError.
 
-// A file to read at any offset. Its size is asked once, when it is opened.
+// A file to read at any offset, where a failing disk must be an error and not the end of the
+// process. Its size is asked once, when it is opened.
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path);
@@ -24,45 +24,27 @@ class InputFile {
   // Exactly `size` bytes from `offset`; it is an error when the file has fewer.
   void read(int64_t offset, void* into, int64_t size) const;
 
-  // The whole file in memory, mapped privately; unmapped with the last copy of the pointer.
-  std::shared_ptr<std::byte> map() const;
-
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;
   int64_t size_ = 0;
 };
 
-// A new file that appears whole or not at all: bytes go to "<path>.partial" until commit() has
-// synced them and renamed it. Destroyed before, it leaves nothing behind and what was at `path`
-// untouched.
-class OutputFile {
- public:
-  // Room for `size` bytes is claimed at once where the file system can, so that a full disk shows
-  // early.
-  OutputFile(std::filesystem::path path, int64_t size);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  void write(const void* bytes, int64_t size);
-  void commit();
-
- private:
-  std::filesystem::path path_;
-  std::filesystem::path partial_path_;
-  int descriptor_ = -1;
-  int64_t written_ = 0;
-  int64_t writeback_started_ = 0;
-};
-
 std::string read_text(const std::filesystem::path& path);
+// Synced, whole or not at all.
 void write_text(const std::filesystem::path& path, const std::string& text);
 
-// Makes the entries of a folder durable: a file's own sync does not cover its name.
-void sync_directory(const std::filesystem::path& path);
+void make_directories(const std::filesystem::path& path);
 
-// Renames the folder `from` to `to`, replacing a folder that is there in one step.
+// Renames the folder `from` to `to`, on the same file system. A folder that is there is replaced in
+// one step, so that `to` is always one or the other, whole.
 void replace_directory(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// Deletes a folder under another name, "<path>.deleted", so that `path` is never half there.
+void remove_directory(const std::filesystem::path& path);
+
+// "cannot <action> <path>: <what the system says>; <what to do>"
+std::string describe_file_error(const std::filesystem::path& path, std::string_view action,
+                                int error);
 
 }  // namespace switchyard

@@ -4,13 +4,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "base/mapped_file.h"
+#include "base/streamed_file.h"
 #include "checkpoint/files.h"
 
 namespace switchyard {
@@ -30,6 +31,8 @@ struct SafetensorsEntry {
 
 // "F32", "BF16", ... Throws FileError for a dtype that the format does not have.
 std::string_view safetensors_dtype(at::ScalarType dtype);
+// And back. Throws FileError that starts with `where` and lists the known ones.
+at::ScalarType dtype_from_safetensors(const std::string& name, const std::string& where);
 
 // Reads one file, which must be exactly as the format says: no overlap, no gap, nothing after the
 // last tensor, no name twice, byte counts that follow from dtype and shape.
@@ -46,9 +49,8 @@ class SafetensorsFile {
   const SafetensorsEntry* find(const std::string& name) const;   // null when there is none
   uint32_t header_checksum() const { return header_checksum_; }  // CRC-32C of length and header
 
-  // The tensor's bytes in memory, mapped from the file and not yet read; what is written into it
-  // does not reach the file. It may outlive this object, not a later truncation of the file.
-  // [shape] Throws FileError when there is no such tensor.
+  // The tensor's bytes in memory, mapped from the file and read when touched; it must not be
+  // written to. It may outlive this object. Throws FileError when there is no such tensor. [shape]
   at::Tensor tensor(const std::string& name) const;
 
   // Reads `size` bytes from `offset` within the tensor. Throws FileError when the disk fails.
@@ -56,6 +58,7 @@ class SafetensorsFile {
 
  private:
   InputFile file_;
+  std::shared_ptr<const MappedFile> mapping_;
   std::vector<SafetensorsEntry> entries_;
   std::map<std::string, size_t> by_name_;
   std::map<std::string, std::string> metadata_;
@@ -97,7 +100,7 @@ class SafetensorsWriter {
   size_t next_ = 0;
   int64_t num_bytes_ = 0;
   uint32_t header_checksum_ = 0;
-  OutputFile file_;
+  StreamedFile file_;
 };
 
 }  // namespace switchyard

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "checkpoint/box.h"
+
+namespace switchyard {
+
+// One entry of a safetensors file of a checkpoint: a box of a logical tensor.
+struct IndexEntry {
+  std::string tensor;  // logical name
+  std::string key;     // name within the file
+  at::ScalarType dtype;
+  std::vector<int64_t> global_shape;
+  Box box;
+  std::vector<uint32_t> checksums;  // CRC-32C of each block of its bytes
+
+  int64_t num_bytes() const;
+};
+
+// What one writer wrote: a safetensors file, and beside it this, as rank_00000.index.json.
+struct FileIndex {
+  std::string file;  // name within the checkpoint's folder
+  int64_t num_bytes = 0;
+  uint32_t header_checksum = 0;
+  int64_t block_bytes = 0;
+  std::vector<IndexEntry> entries;
+};
+
+// Returns the checksum of the index file, which the record keeps. Throws FileError.
+std::string write_index(const std::filesystem::path& path, const FileIndex& index);
+// Throws DamagedCheckpoint unless the file is whole and has that checksum, CheckpointError when it
+// is of a version that this program does not know.
+FileIndex read_index(const std::filesystem::path& path, const std::string& checksum);
+
+// Where a box of a logical tensor is.
+struct StoredBox {
+  size_t file;   // in CheckpointIndex::files
+  size_t entry;  // in FileIndex::entries
+};
+
+struct StoredTensor {
+  at::ScalarType dtype;
+  std::vector<int64_t> global_shape;
+  std::vector<StoredBox> boxes;
+};
+
+// All files of a checkpoint together.
+struct CheckpointIndex {
+  std::vector<FileIndex> files;
+  std::map<std::string, StoredTensor> tensors;  // by logical name
+
+  const IndexEntry& entry(const StoredBox& at) const { return files[at.file].entries[at.entry]; }
+};
+
+// Throws DamagedCheckpoint, naming the tensor and the files, unless the boxes of every tensor agree
+// on shape and dtype and hold each of its elements exactly once.
+CheckpointIndex merge_indexes(std::vector<FileIndex> files);
+
+}  // namespace switchyard
