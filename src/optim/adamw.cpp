@@ -1,0 +1,47 @@
+#include "optim/adamw.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "ops/adamw.h"
+#include "optim/piece_runs.h"
+
+namespace switchyard {
+namespace {
+
+constexpr Site kGradientScale{"adamw.gradient_scale", Purpose::kGradient};
+
+}  // namespace
+
+AdamW::AdamW(Parameters& parameters, const OptimizerConfig& settings)
+    : parameters_(parameters), settings_(settings) {
+  for (const auto& storage : parameters.storages()) {
+    moments_.push_back({at::zeros_like(storage->master), at::zeros_like(storage->master)});
+  }
+}
+
+void AdamW::step(double lr, double gradient_scale) {
+  const at::NoGradGuard no_grad;
+  ++num_steps_;
+  AdamwOptions options;
+  options.lr = lr;
+  options.beta1 = settings_.beta1;
+  options.beta2 = settings_.beta2;
+  options.epsilon = settings_.epsilon;
+  options.gradient_scale = parameters_.groups().ledger().scale(kGradientScale, gradient_scale);
+  options.step = num_steps_;
+  const bool has_copy = parameters_.dtypes().is_mixed();
+  for (size_t i = 0; i < moments_.size(); ++i) {
+    const ParameterStorage& storage = *parameters_.storages()[i];
+    const AdamWMoments& moments = moments_[i];
+    for (const auto& run : piece_runs(
+             storage, [](const Parameter& piece) { return piece.spec().has_weight_decay; })) {
+      options.weight_decay = run.property ? settings_.weight_decay : 0;
+      adamw_step({run.of(storage.master), run.of(storage.gradient), run.of(moments.first),
+                  run.of(moments.second), has_copy ? run.of(storage.leaf) : at::Tensor()},
+                 options);
+    }
+  }
+}
+
+}  // namespace switchyard

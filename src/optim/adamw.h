@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "config/sections.h"
+#include "nn/parameters.h"
+
+namespace switchyard {
+
+// The moments of one storage: master dtype, shaped like its master, so that ParameterStorage::piece
+// cuts them into logical parameters as it cuts the master.
+struct AdamWMoments {
+  at::Tensor first;
+  at::Tensor second;
+};
+
+// AdamW over all storages, by the formulas of ops/adamw.h. Every storage is updated at every step:
+// one whose gradient is zero still decays, whether or not a token of this rank reached it.
+class AdamW {
+ public:
+  // Takes betas, epsilon and weight decay from the settings; pieces without has_weight_decay get no
+  // decay. Moments start at zero. `parameters` must be complete and outlive the optimizer.
+  AdamW(Parameters& parameters, const OptimizerConfig& settings);
+
+  // One step on reduced gradients, of which none may be undefined; writes the leaves as well. Not
+  // collective: replicas compute the same. Deterministic, whatever the number of threads.
+  void step(double lr, double gradient_scale);
+
+  // What a checkpoint holds beside the weights: moments[i] belongs to parameters.storages()[i].
+  // Tensors may be written in place.
+  const std::vector<AdamWMoments>& moments() const { return moments_; }
+  int64_t num_steps() const { return num_steps_; }
+  void set_num_steps(int64_t num_steps) { num_steps_ = num_steps; }
+
+ private:
+  Parameters& parameters_;
+  OptimizerConfig settings_;
+  std::vector<AdamWMoments> moments_;
+  int64_t num_steps_ = 0;
+};
+
+}  // namespace switchyard

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "nn/parameters.h"
+
+namespace switchyard {
+
+// Adds every leaf's gradient to its storage's gradient and drops it; after each backward pass.
+void absorb_gradients(Parameters& parameters);
+
+constexpr int64_t kGradientBucketBytes = int64_t{16} << 20;
+
+// Sums each piece's gradient, in place, over its gradient_group(): the ranks that hold the same
+// elements and saw other tokens. The loss is already divided by the global weight, so the sum is
+// the gradient; nothing is averaged.
+//
+// A storage that no token of this rank reached counts as zeros and still takes part: which
+// collectives run, and over which bytes, follows from the declarations alone. Afterwards every
+// gradient is defined.
+//
+// Gradients of at least bucket_bytes / 16 are reduced where they are; smaller ones are packed, per
+// group, into buckets of at most bucket_bytes, one collective each. The next bucket is packed while
+// one travels. A group of one rank copies nothing.
+//
+// Collective over the world, between pipeline stages excepted. Deterministic: the order of every
+// sum is fixed by the declarations.
+void reduce_gradients(Parameters& parameters, int64_t bucket_bytes = kGradientBucketBytes);
+
+// Forgets all gradients; after the optimizer step.
+void clear_gradients(Parameters& parameters);
+
+}  // namespace switchyard
