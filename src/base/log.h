@@ -11,6 +11,10 @@ namespace switchyard {
 void log_line(const std::string& text);     // as it is
 void log_warning(const std::string& text);  // "warning: " in front
 
+// A line that stays below all others while work goes on: log lines appear above it, a new text
+// takes its place, an empty one removes it. For terminals only: it moves the cursor.
+void set_status_line(const std::string& text);
+
 template <class... Args>
 void log_info(fmt::format_string<Args...> pattern, Args&&... args) {
   log_line(fmt::format(pattern, std::forward<Args>(args)...));
