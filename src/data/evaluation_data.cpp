@@ -1,0 +1,67 @@
+#include "data/evaluation_data.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "data/weighted_prefix.h"
+
+namespace switchyard {
+
+EvaluationData::EvaluationData(const std::vector<std::string>& prefixes, const Tokenizer& tokenizer,
+                               int64_t sequence_length)
+    : sequence_length_(sequence_length), first_sequence_{0} {
+  for (const WeightedPrefix& entry : parse_weighted_prefixes("data.eval", prefixes)) {
+    check<ConfigError>(!entry.weight,
+                       "data.eval: {} has a weight, which means nothing here: evaluation takes "
+                       "every token once; leave the weight out",
+                       entry.prefix);
+    sets_.emplace_back(entry.prefix);
+    sets_.back().check_tokenizer(tokenizer);
+    const int64_t num_labels = sets_.back().num_tokens() - 1;
+    check<FileError>(num_labels >= 1,
+                     "{} holds {} tokens, evaluation needs at least 2 (a token and the one that "
+                     "follows it); add text",
+                     entry.prefix, sets_.back().num_tokens());
+    first_sequence_.push_back(first_sequence_.back() +
+                              (num_labels + sequence_length - 1) / sequence_length);
+  }
+}
+
+int64_t EvaluationData::num_labels() const {
+  int64_t sum = 0;
+  for (const IndexedDataset& set : sets_) {
+    sum += set.num_tokens() - 1;
+  }
+  return sum;
+}
+
+TokenBatch EvaluationData::batch(int64_t first, int64_t count) const {
+  const int64_t row = count * sequence_length_;
+  TokenBatch batch;
+  batch.tokens = at::zeros({row}, at::kLong);
+  batch.labels = at::full({row}, -100, at::kLong);
+  batch.weights = at::zeros({row}, at::kFloat);
+  auto* tokens = batch.tokens.mutable_data_ptr<int64_t>();
+  auto* labels = batch.labels.mutable_data_ptr<int64_t>();
+  std::vector<int64_t> lengths;
+  int64_t filled = 0;
+  for (int64_t i = first; i < std::min(first + count, num_sequences()); ++i) {
+    const auto after = std::upper_bound(first_sequence_.begin(), first_sequence_.end(), i);
+    const IndexedDataset& set = sets_[static_cast<size_t>(after - first_sequence_.begin() - 1)];
+    const int64_t start = (i - *(after - 1)) * sequence_length_;
+    const int64_t length = std::min(sequence_length_, set.num_tokens() - 1 - start);
+    std::vector<int64_t> window(static_cast<size_t>(length) + 1);
+    set.read(start, window);
+    std::copy_n(window.begin(), length, tokens + filled);
+    std::copy_n(window.begin() + 1, length, labels + filled);
+    lengths.push_back(length);
+    filled += length;
+  }
+  batch.weights.narrow(0, 0, filled).fill_(1);
+  batch.table = SequenceTable::from_lengths(lengths, row);
+  return batch;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/streamed_file.h"
+#include "data/dataset_sidecar.h"
+#include "data/token_type.h"
+#include "data/tokenizer.h"
+
+namespace switchyard {
+
+// Writes PREFIX.bin, PREFIX.idx and PREFIX.json (format: IndexedDataset), the first two equal to
+// what megatron-core's IndexedDatasetBuilder writes for the same documents, one sequence each.
+//
+// Memory grows by four bytes per document. All three files are written beside their place; without
+// finish() nothing is left behind and a data set already there stays as it is. Throws FileError,
+// naming the file, when it cannot be written.
+class IndexedDatasetWriter {
+ public:
+  // Makes the folder of `prefix` when it is missing.
+  IndexedDatasetWriter(const std::string& prefix, const Tokenizer& tokenizer);
+
+  // `ids` is one document, with its end of document. At most 2^31 - 1 tokens, which is what the
+  // format can say.
+  void add_document(std::span<const int32_t> ids);
+
+  // Puts the files in their places, the sidecar last.
+  DatasetSidecar finish();
+
+ private:
+  void write_index();
+
+  StreamedFile bin_;
+  StreamedFile idx_;
+  StreamedFile json_;
+  TokenType type_;
+  DatasetSidecar sidecar_;
+  std::vector<int32_t> lengths_;  // [documents]
+};
+
+}  // namespace switchyard
