@@ -98,7 +98,7 @@ void Call::report(const PeerLost& lost) const {
     }
   }
   throw CommError(fmt::format("{}. Look for the first error in the output of those ranks. ({})",
-                              text, cause(lost.what())));
+                              text, first_line(lost.what())));
 }
 
 }  // namespace switchyard

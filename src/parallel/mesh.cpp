@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 
@@ -62,11 +63,26 @@ std::vector<std::string> split_order(const std::string& order) {
   }
   auto sorted = words;
   std::sort(sorted.begin(), sorted.end());
-  check<ConfigError>(sorted == std::vector<std::string>{"cp", "dp", "ep", "pp", "tp"},
-                     "parallel.order is \"{}\": it must name each of tp, cp, ep, dp and pp once, "
-                     "joined by \"-\", as in tp-cp-ep-dp-pp",
-                     order);
+  check<ConfigError>(
+      sorted == std::vector<std::string>{"cp", "dp", "ep", "pp", "tp"} && order.back() != '-',
+      "parallel.order is \"{}\": it must name each of tp, cp, ep, dp and pp once, "
+      "joined by \"-\", as in tp-cp-ep-dp-pp",
+      order);
   return words;
+}
+
+void check_sizes(const MeshShape& shape) {
+  const std::pair<std::string_view, int64_t> sizes[] = {
+      {"the number of ranks", shape.world_size},
+      {"parallel.tensor_size", shape.tensor},
+      {"parallel.context_size", shape.context},
+      {"parallel.pipeline_size", shape.pipeline},
+      {"parallel.expert_size", shape.expert},
+      {"parallel.expert_tensor_size", shape.expert_tensor},
+  };
+  for (const auto& [key, size] : sizes) {
+    check<ConfigError>(size >= 1, "{} is {}: at least 1 is expected", key, size);
+  }
 }
 
 }  // namespace
@@ -81,6 +97,7 @@ std::string_view to_string(GroupName name) {
 }
 
 Mesh::Mesh(const MeshShape& shape) : shape_(shape) {
+  check_sizes(shape);
   const int64_t dense = shape.tensor * shape.context * shape.pipeline;
   const int64_t expert = shape.expert * shape.expert_tensor * shape.pipeline;
   check<ConfigError>(shape.world_size % dense == 0,
@@ -162,21 +179,24 @@ int64_t Mesh::coordinate(int64_t rank, Axis axis) const {
 }
 
 std::vector<int64_t> Mesh::members(int64_t rank, GroupName name) const {
-  const std::vector<Axis>& free = find(name).axes;
-  std::vector<int64_t> ranks;
-  for (int64_t other = 0; other < shape_.world_size; ++other) {
-    bool together = true;
-    if (name != GroupName::kWorld) {
-      const Folding& folding = folding_of(free.front());
-      for (const Extent& extent : folding) {
-        const bool is_free = std::find(free.begin(), free.end(), extent.axis) != free.end();
-        together = together && (is_free || coordinate_in(folding, rank, extent.axis) ==
-                                               coordinate_in(folding, other, extent.axis));
+  std::vector<Axis> free = find(name).axes;
+  if (name == GroupName::kWorld) {
+    free = {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline};
+  }
+  std::vector<int64_t> ranks{rank};
+  // Strides rise within a folding, so each axis appends blocks of higher ranks.
+  for (const Extent& extent : folding_of(free.front())) {
+    if (std::find(free.begin(), free.end(), extent.axis) == free.end()) {
+      continue;
+    }
+    std::vector<int64_t> extended;
+    for (int64_t coordinate = 0; coordinate < extent.size; ++coordinate) {
+      for (const int64_t other : ranks) {
+        const int64_t own = other / extent.stride % extent.size;
+        extended.push_back(other + (coordinate - own) * extent.stride);
       }
     }
-    if (together) {
-      ranks.push_back(other);
-    }
+    ranks = std::move(extended);
   }
   return ranks;
 }
