@@ -28,7 +28,7 @@ void widen(const std::byte* from, std::span<int64_t> to) {
   for (size_t i = 0; i < to.size(); ++i) {
     Stored token;
     std::memcpy(&token, from + i * sizeof(Stored), sizeof(Stored));
-    to[i] = token;
+    to[i] = token;  // NOLINT(bugprone-signed-char-misuse): an int8 here is a number
   }
 }
 

@@ -40,6 +40,7 @@ std::vector<int64_t> shares_of(const std::vector<WeightedPrefix>& entries,
     return num_samples;
   }
   std::vector<double> weights;
+  weights.reserve(entries.size());
   for (const WeightedPrefix& entry : entries) {
     weights.push_back(*entry.weight);
   }

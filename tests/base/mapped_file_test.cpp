@@ -12,7 +12,7 @@ namespace switchyard {
 namespace {
 
 std::string write_file(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + "mapped_file_test." + name;
+  std::string path = testing::TempDir() + "mapped_file_test." + name;
   std::ofstream(path, std::ios::binary) << text;
   return path;
 }

@@ -12,7 +12,7 @@ namespace switchyard {
 namespace {
 
 std::string path_of(const std::string& name) {
-  const std::string path = testing::TempDir() + "streamed_file_test." + name;
+  std::string path = testing::TempDir() + "streamed_file_test." + name;
   std::filesystem::remove(path);
   std::filesystem::remove(path + ".partial");
   return path;

@@ -16,7 +16,7 @@ namespace switchyard {
 // An empty folder for the running test, with a slash at the end.
 inline std::string fresh_folder() {
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string folder =
+  std::string folder =
       testing::TempDir() + "switchyard." + test->test_suite_name() + "." + test->name() + "/";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
