@@ -25,10 +25,12 @@ function(switchyard_test path)
   add_executable(${name} ${path}.cpp)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE ${SWITCHYARD_WARNINGS})
+  target_compile_definitions(${name} PRIVATE SWITCHYARD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${ARGN} GTest::gtest_main)
   target_precompile_headers(${name} REUSE_FROM switchyard_base)
   add_test(NAME ${path} COMMAND ${name})
-  set_tests_properties(${path} PROPERTIES TIMEOUT 300)
+  # Tests run side by side: threads that wait must not spin on the cores of others.
+  set_tests_properties(${path} PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive)
 
   get_filename_component(folder ${path} DIRECTORY)
   string(REPLACE "/" "_" folder ${folder})

@@ -18,6 +18,11 @@ using Command = std::function<ExitCode()>;
 // --- options to `program` and sets `chosen` when its subcommand is on the command line.
 
 void add_config_commands(CLI::App& program, Command& chosen);
+void add_eval_command(CLI::App& program, Command& chosen);
+void add_generate_command(CLI::App& program, Command& chosen);
+void add_inspect_command(CLI::App& program, Command& chosen);
+void add_tokenize_command(CLI::App& program, Command& chosen);
+void add_train_command(CLI::App& program, Command& chosen);
 
 // --- For those files
 

@@ -25,7 +25,7 @@ ExitCode show(const ShowOptions& options) {
   for (const std::string& warning : loaded.warnings) {
     log_warning(warning);
   }
-  check_config(loaded, Purpose::kDescribe);
+  check_config(loaded, ConfigUse::kDescribe);
   return ExitCode::kFinished;
 }
 

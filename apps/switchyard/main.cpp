@@ -15,6 +15,9 @@
 namespace switchyard {
 namespace {
 
+constexpr std::string_view kBugAdvice =
+    "this is a bug: please report the command and the lines above";
+
 // One `error: ` per line: a refused configuration has a line for each mistake.
 void print_error(std::string_view message) {
   while (!message.empty()) {
@@ -36,10 +39,13 @@ ExitCode run_command(const Command& command) {
     return code;
   } catch (const Error& error) {
     print_error(error.what());
+    if (error.exit_code() == ExitCode::kBug) {
+      print_error(kBugAdvice);
+    }
     return error.exit_code();
   } catch (const std::exception& error) {
-    print_error(fmt::format("{}\nthis is a bug: please report the command and the lines above",
-                            error.what()));
+    print_error(error.what());
+    print_error(kBugAdvice);
     return ExitCode::kBug;
   }
 }
@@ -53,6 +59,11 @@ ExitCode run_program(int num_words, const char* const* words) {
       "Each command has a --help of its own.");
 
   Command chosen;
+  add_train_command(program, chosen);
+  add_generate_command(program, chosen);
+  add_eval_command(program, chosen);
+  add_tokenize_command(program, chosen);
+  add_inspect_command(program, chosen);
   add_config_commands(program, chosen);
 
   try {

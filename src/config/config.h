@@ -16,6 +16,8 @@ struct SectionEntry {
   Section Config::*member;
   std::string_view help;
 };
+template <class Section>
+SectionEntry(const char*, Section Config::*, const char*) -> SectionEntry<Section>;
 
 // Every setting of a run. Read from YAML and the command line by config/load.h.
 struct Config {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 namespace switchyard {
@@ -32,6 +33,8 @@ struct Word {
   Enum value;
   std::string_view text;
 };
+template <class Enum>
+Word(Enum, const char*) -> Word<Enum>;  // clang 14 deduces none for an aggregate
 
 enum class Need {
   kOptional,        // has a default
@@ -119,13 +122,18 @@ constexpr bool entries_differ(const Table& table) {
       table);
 }
 
-// Instantiated for every section by settings.cpp.
+template <class Section>
+constexpr bool has_entry_for_every_member() {
+  return std::tuple_size_v<decltype(Section::fields())> == member_count<Section>();
+}
+
+// Called for every section by settings.cpp.
 template <class Section>
 constexpr void check_table() {
-  constexpr auto table = Section::fields();
-  static_assert(std::tuple_size_v<decltype(table)> == member_count<Section>(),
+  static_assert(has_entry_for_every_member<Section>(),
                 "a member of this section is missing from fields()");
-  static_assert(entries_differ(table), "two entries of fields() share a key or a member");
+  static_assert(entries_differ(Section::fields()),
+                "two entries of fields() share a key or a member");
 }
 
 }  // namespace switchyard

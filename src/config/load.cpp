@@ -21,8 +21,7 @@ LoadedConfig result_of(const Reader& reader) {
   return {reader.config(), reader.origins(), warnings_about(reader.config(), reader.origins())};
 }
 
-// True when `name` stands in `text` as a whole: model.ffn_hidden_size is not part of
-// a longer word.
+// True when `name` stands in `text` and is not part of a longer name.
 bool names(const std::string& text, const std::string& name) {
   const auto is_part_of_name = [&](size_t position) {
     const int letter = position < text.size() ? text[position] & 0xff : ' ';
@@ -50,24 +49,24 @@ std::string with_origins(const std::string& line, const Origins& origins) {
 }  // namespace
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
-                         Purpose purpose) {
+                         ConfigUse use) {
   Reader reader;
   reader.read_file(path);
   for (const std::string& text : overrides) {
     reader.read_override(text);
   }
-  reader.require_settings(purpose);
+  reader.require_settings(use);
   const LoadedConfig loaded = result_of(reader);
-  check_config(loaded, purpose);
+  check_config(loaded, use);
   return loaded;
 }
 
-LoadedConfig load_config_text(const std::string& text, const std::string& label, Purpose purpose) {
+LoadedConfig load_config_text(const std::string& text, const std::string& label, ConfigUse use) {
   Reader reader;
   reader.read_document(text, label);
-  reader.require_settings(purpose);
+  reader.require_settings(use);
   const LoadedConfig loaded = result_of(reader);
-  check_config(loaded, purpose);
+  check_config(loaded, use);
   return loaded;
 }
 
@@ -80,13 +79,13 @@ LoadedConfig read_config(const std::string& path, const std::vector<std::string>
   return result_of(reader);
 }
 
-void check_config(const LoadedConfig& loaded, Purpose purpose) {
+void check_config(const LoadedConfig& loaded, ConfigUse use) {
   std::vector<std::string> lines;
-  for (const Setting* setting : missing_settings(loaded.origins, purpose)) {
+  for (const Setting* setting : missing_settings(loaded.origins, use)) {
     lines.push_back(missing_text(*setting));
   }
   throw_lines(lines);
-  for (const std::string& line : broken_rules(loaded.config, purpose)) {
+  for (const std::string& line : broken_rules(loaded.config, use)) {
     lines.push_back(with_origins(line, loaded.origins));
   }
   throw_lines(lines);

@@ -23,11 +23,11 @@ struct LoadedConfig {
 // unknown, misspelt, repeated, mistyped or missing settings and values out of range, each with file
 // and line; when there are none of these, a line for every broken rule between settings.
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
-                         Purpose purpose);
+                         ConfigUse use);
 
 // The same from text, such as the configuration inside a checkpoint. `label` names the text in
 // messages; `extends` is relative to its folder.
-LoadedConfig load_config_text(const std::string& text, const std::string& label, Purpose purpose);
+LoadedConfig load_config_text(const std::string& text, const std::string& label, ConfigUse use);
 
 // --- The two halves of load_config(), for showing a configuration that is not complete
 
@@ -36,6 +36,6 @@ LoadedConfig read_config(const std::string& path, const std::vector<std::string>
 
 // Throws ConfigError with a line for every missing setting or, when none is missing, for every
 // broken rule; these lines end with the origin of the settings they name.
-void check_config(const LoadedConfig& loaded, Purpose purpose);
+void check_config(const LoadedConfig& loaded, ConfigUse use);
 
 }  // namespace switchyard

@@ -13,13 +13,6 @@ namespace {
 constexpr size_t kWidestValue =
     40;  // characters before the comments; longer values push theirs out
 
-// A comment ends at the end of its line, whatever characters a path has.
-std::string on_one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char letter) { return letter >= 0 && letter < ' '; }, '?');
-  return text;
-}
-
 std::string line_of(const Setting& setting, const Config& config, const Origins& origins) {
   const bool is_open = setting.need != Need::kOptional && !origins.is_set(setting.name);
   return is_open ? fmt::format("  # {}: not given", setting.key)

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/yaml.h>
 
 #include "base/error.h"
@@ -87,6 +88,10 @@ void Reader::read_document(const std::string& text, const std::string& label) {
   std::vector<YAML::Node> documents;
   try {
     documents = YAML::LoadAll(text);
+  } catch (const YAML::DeepRecursion& error) {  // its own message is "bad file"
+    mistake("{}: not a configuration: lists or sections are nested too deeply",
+            place(label, error.mark));
+    unreadable_ = true;
   } catch (const YAML::Exception& error) {
     mistake("{}: not valid YAML: {}", place(label, error.mark), error.msg);
     unreadable_ = true;
@@ -246,7 +251,9 @@ void Reader::read_override(const std::string& text) {
   const size_t equals = text.find('=');
   const std::string name = text.substr(0, equals);
   const Setting* setting = find_setting(name);
-  if (setting == nullptr) {
+  if (setting == nullptr && (equals == std::string::npos || name.empty())) {
+    mistake("{}: {} is not of the form section.key=value", where, text);
+  } else if (setting == nullptr) {
     const size_t dot = name.find('.');
     const bool has_section = dot != std::string::npos;
     unknown_key(name,
@@ -262,11 +269,11 @@ void Reader::read_override(const std::string& text) {
   }
 }
 
-void Reader::require_settings(Purpose purpose) {
+void Reader::require_settings(ConfigUse use) {
   if (unreadable_) {
     return;
   }
-  for (const Setting* setting : missing_settings(origins_, purpose)) {
+  for (const Setting* setting : missing_settings(origins_, use)) {
     if (suggested_.count(setting->name) == 0) {
       mistake("{}", missing_text(*setting));
     }

@@ -30,7 +30,7 @@ class Reader {
 
   // Notes a mistake for every setting that must be given and was not, leaving out those that a
   // noted mistake may have been meant for.
-  void require_settings(Purpose purpose);
+  void require_settings(ConfigUse use);
 
   const Config& config() const { return config_; }
   const Origins& origins() const { return origins_; }
@@ -52,7 +52,7 @@ class Reader {
 
   template <class... Args>
   void mistake(fmt::format_string<Args...> pattern, Args&&... args) {
-    mistakes_.push_back(fmt::format(pattern, std::forward<Args>(args)...));
+    mistakes_.push_back(on_one_line(fmt::format(pattern, std::forward<Args>(args)...)));
   }
 
   Config config_;

@@ -4,11 +4,11 @@
 
 namespace switchyard {
 
-std::vector<const Setting*> missing_settings(const Origins& origins, Purpose purpose) {
+std::vector<const Setting*> missing_settings(const Origins& origins, ConfigUse use) {
   std::vector<const Setting*> missing;
   for (const Setting& setting : settings()) {
     const bool is_needed = setting.need == Need::kRequired ||
-                           (setting.need == Need::kRequiredToTrain && purpose == Purpose::kTrain);
+                           (setting.need == Need::kRequiredToTrain && use == ConfigUse::kTrain);
     if (is_needed && !origins.is_set(setting.name)) {
       missing.push_back(&setting);
     }

@@ -9,8 +9,8 @@
 
 namespace switchyard {
 
-// Settings without a default that `purpose` needs and nobody gave.
-std::vector<const Setting*> missing_settings(const Origins& origins, Purpose purpose);
+// Settings without a default that `use` needs and nobody gave.
+std::vector<const Setting*> missing_settings(const Origins& origins, ConfigUse use);
 
 // `model.num_layers must be given: decoder layers`
 std::string missing_text(const Setting& setting);

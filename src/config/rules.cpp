@@ -343,7 +343,7 @@ void throw_lines(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-std::vector<std::string> broken_rules(const Config& config, Purpose purpose) {
+std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
   std::vector<std::string> lines = {
       heads_divide_hidden_size(config),
       head_dim_is_even(config),
@@ -366,7 +366,7 @@ std::vector<std::string> broken_rules(const Config& config, Purpose purpose) {
       sequence_parallel_divides_tokens(config),
       learning_rate_falls(config),
   };
-  if (purpose == Purpose::kTrain) {
+  if (use == ConfigUse::kTrain) {
     lines.push_back(router_gets_a_gradient(config));
     lines.push_back(micro_batches_fill_the_batch(config));
     lines.push_back(training_ends(config));
@@ -379,8 +379,8 @@ std::vector<std::string> broken_rules_of_world(const Config& config, int64_t num
                        data_ranks_share_the_batch(config, num_ranks)});
 }
 
-void check_rules(const Config& config, Purpose purpose) {
-  throw_lines(broken_rules(config, purpose));
+void check_rules(const Config& config, ConfigUse use) {
+  throw_lines(broken_rules(config, use));
 }
 
 void check_rules_of_world(const Config& config, int64_t num_ranks) {

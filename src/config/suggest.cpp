@@ -8,6 +8,7 @@ namespace switchyard {
 namespace {
 
 constexpr size_t kShortestBeginning = 4;  // shorter beginnings fit too many names
+constexpr size_t kLongestWord = 100;      // longer ones are no names
 constexpr size_t kMostEdits = 3;          // more edits than this are not a typing mistake
 
 std::string in_our_spelling(std::string_view word) {
@@ -135,23 +136,29 @@ const std::map<std::string, std::string, std::less<>>& foreign_names() {
 }  // namespace
 
 size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // distances of the first characters of a to those of b
-  for (size_t column = 0; column <= b.size(); ++column) {
-    row[column] = column;
-  }
-  for (size_t line = 1; line <= a.size(); ++line) {
-    size_t diagonal = row[0];
-    row[0] = line;
-    for (size_t column = 1; column <= b.size(); ++column) {
-      const size_t replaced = diagonal + (a[line - 1] == b[column - 1] ? 0 : 1);
-      diagonal = row[column];
-      row[column] = std::min({replaced, row[column] + 1, row[column - 1] + 1});
+  // distances[i][j]: from the first i characters of a to the first j of b
+  std::vector<std::vector<size_t>> distances(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      size_t& distance = distances[i][j];
+      if (i == 0 || j == 0) {
+        distance = i + j;
+        continue;
+      }
+      const size_t replaced = distances[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      distance = std::min({replaced, distances[i - 1][j] + 1, distances[i][j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        distance = std::min(distance, distances[i - 2][j - 2] + 1);
+      }
     }
   }
-  return row[b.size()];
+  return distances[a.size()][b.size()];
 }
 
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
+  if (word.size() > kLongestWord) {
+    return "";
+  }
   const std::string ours = in_our_spelling(word);
   size_t fewest = std::clamp<size_t>(ours.size() / 3, 1, kMostEdits) + 1;
   std::string nearest;

@@ -6,7 +6,8 @@
 
 namespace switchyard {
 
-// Insertions, deletions and replacements of one character that turn `a` into `b`.
+// Insertions, deletions and replacements of a character and swaps of neighbours that turn `a` into
+// `b`, no character being touched twice.
 size_t edit_distance(std::string_view a, std::string_view b);
 
 // The candidate that `word` probably meant: equal but for case and dashes, a beginning of the word

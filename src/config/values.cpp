@@ -1,5 +1,6 @@
 #include "config/values.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string>
@@ -50,6 +51,13 @@ std::string in_quotes(const std::string& text) {
 
 std::string quoted(const RawValue& raw) {
   return raw.is_list ? print_value(raw.items) : in_quotes(raw.items.front());
+}
+
+std::string on_one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char letter) { return (letter >= 0 && letter < ' ') || letter == 0x7f; }, '?');
+  return text;
 }
 
 std::string read_value(const RawValue& raw, IntegerRange range, int64_t& value) {

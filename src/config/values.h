@@ -29,6 +29,9 @@ std::string read_value(const RawValue& raw, NoLimits, std::vector<std::string>& 
 // The raw value as it was written, for messages: "eight" or ["a", "b"].
 std::string quoted(const RawValue& raw);
 
+// With control characters replaced by `?`: for messages and comments, which end with their line.
+std::string on_one_line(std::string text);
+
 // --- print_value() gives YAML that reads back as the same value, to the last bit
 
 std::string print_value(int64_t value);

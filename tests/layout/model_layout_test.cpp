@@ -45,7 +45,7 @@ Recorded run_model(const Config& base, const Layout& layout, LogicalTensors& res
         Parameters parameters(groups, Dtypes::of(config.train.precision),
                               static_cast<uint64_t>(config.run.seed));
         LanguageModel model(parameters, config);
-        AdamW optimizer(parameters, {.weight_decay = config.optimizer.weight_decay});
+        AdamW optimizer(parameters, config.optimizer);
         const Group& data = groups[GroupName::kDataContext];
         for (int step = 0; step < kSteps; ++step) {
           const auto all = global_batch(config, step);

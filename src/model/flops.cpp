@@ -1,0 +1,33 @@
+#include "model/flops.h"
+
+#include "model/layer_spec.h"
+
+namespace switchyard {
+
+double training_flops(const Config& config, double num_tokens, double sequence_length) {
+  const ModelConfig& model = config.model;
+  const MoeConfig& moe = config.moe;
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const auto query = static_cast<double>(model.num_attention_heads * model.head_size());
+  const auto key_value = static_cast<double>(2 * model.query_groups() * model.head_size());
+  constexpr double kGatedMatrices = 3;  // gate, up, down
+
+  // Multiply-adds per token.
+  const double projections = hidden * (query + key_value) + query * hidden;
+  const double scores = 2 * query * (sequence_length + 1) / 2;  // with keys, then with values
+  const double dense = kGatedMatrices * hidden * static_cast<double>(model.ffn_hidden_size);
+  const double experts =
+      kGatedMatrices * hidden *
+          static_cast<double>(moe.top_k * moe.ffn_hidden_size + moe.shared_expert_ffn_hidden_size) +
+      hidden * static_cast<double>(moe.num_experts);
+  double per_token = hidden * static_cast<double>(model.vocab_size);
+  for (const LayerSpec& layer : describe_layers(model, moe)) {
+    per_token += projections + scores;
+    per_token += layer.feed_forward == FeedForward::kDense ? dense : experts;
+  }
+  constexpr double kPerMultiplyAdd = 2;
+  constexpr double kForwardAndBackward = 3;
+  return kPerMultiplyAdd * kForwardAndBackward * per_token * num_tokens;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,333 @@
+#include "train/training_run.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/agree.h"
+#include "config/manual.h"
+#include "model/flops.h"
+#include "optim/schedule.h"
+#include "train/evaluate.h"
+#include "train/run_identity.h"
+
+namespace switchyard {
+namespace {
+
+constexpr Site kStopFlag{"train.stop_flag", Purpose::kControl};
+constexpr Site kTotalSteps{"train.total_steps", Purpose::kControl};
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+double now_s() { return seconds_of(Clock::now().time_since_epoch()); }
+
+double wall_time_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string describe_layout(const Config& config, int64_t world_size) {
+  const ParallelConfig& parallel = config.parallel;
+  return fmt::format("world {}: tp {} ep {} etp {}{}", world_size, parallel.tensor_size,
+                     parallel.expert_size, parallel.expert_tensor_size,
+                     parallel.sequence_parallel ? " sequence parallel" : "");
+}
+
+// The settings with what the tokenizer decides filled in, and checked again.
+Config resolve(Config config, const Tokenizer& tokenizer, int64_t world_size) {
+  if (config.model.vocab_size == 0) {
+    // Rounded up so that any usual tensor size divides it; the extra tokens never occur.
+    constexpr int64_t kVocabularyMultiple = 64;
+    config.model.vocab_size =
+        (tokenizer.vocab_size() + kVocabularyMultiple - 1) / kVocabularyMultiple *
+        kVocabularyMultiple;
+  }
+  check<ConfigError>(config.model.vocab_size >= tokenizer.vocab_size(),
+                     "model.vocab_size ({}) is smaller than the {} tokens of data.tokenizer {}: raise "
+                     "it, or set 0 to take the tokenizer's",
+                     config.model.vocab_size, tokenizer.vocab_size(), config.data.tokenizer);
+  check_rules(config, ConfigUse::kTrain);
+  check_rules_of_world(config, world_size);
+  return config;
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const LoadedConfig& loaded, const TrainOptions& options,
+                         const Groups& groups)
+    : origins_(loaded.origins), groups_(groups) {
+  tokenizer_ = make_tokenizer(loaded.config.data.tokenizer);
+  config_ = resolve(loaded.config, *tokenizer_, groups.mesh().world_size());
+  if (is_first_rank()) {
+    for (const std::string& warning : loaded.warnings) {
+      log_warning(warning);
+    }
+  }
+  if (config_.train.threads > 0) {
+    at::set_num_threads(static_cast<int>(config_.train.threads));
+  }
+  data_ = std::make_unique<TrainingData>(config_.data.train, *tokenizer_,
+                                         config_.data.sequence_length,
+                                         static_cast<uint64_t>(config_.run.seed));
+  if (!config_.data.eval.empty()) {
+    eval_data_ = std::make_unique<EvaluationData>(config_.data.eval, *tokenizer_,
+                                                  config_.data.sequence_length);
+  }
+  trained_ = std::make_unique<TrainableModel>(config_, groups);
+  total_steps_ = config_.train.steps;
+  open_run_directory();
+  resume(options);
+  if (total_steps_ == 0) {
+    budget_ = std::make_unique<StepBudget>(config_.train.minutes);
+  }
+}
+
+void TrainingRun::open_run_directory() {
+  run_on_first_rank(groups_[GroupName::kWorld],
+                    [&] { lock_ = std::make_unique<RunLock>(config_.run.dir); });
+}
+
+void TrainingRun::resume(const TrainOptions& options) {
+  const auto parts = trained_->parts();
+  const std::filesystem::path folder = std::filesystem::path(config_.run.dir) / "checkpoints";
+  const LoadOptions load_options{
+      .ignored_prefixes = {},
+      .check_record =
+          [&](const CheckpointRecord& saved) {
+            if (saved.fingerprint == run_fingerprint(config_) || options.accept_changes) {
+              return;
+            }
+            const Config before =
+                load_config_text(saved.configuration, folder.string(), ConfigUse::kDescribe).config;
+            throw ConfigError(fmt::format(
+                "run.dir {} holds another run: {}. Choose another run.dir, or say --accept-changes to "
+                "go on with the new settings",
+                config_.run.dir, fmt::join(identity_changes(before, config_), "; ")));
+          }};
+  const auto loaded =
+      load_latest_checkpoint(folder, parts, groups_[GroupName::kWorld], load_options);
+  if (!loaded) {
+    return;
+  }
+  const CheckpointRecord& saved = loaded->record;
+  trained_->after_load(saved.step);
+  step_ = saved.step;
+  saved_step_ = saved.step;
+  samples_consumed_ = saved.samples_consumed;
+  tokens_seen_ = saved.tokens_seen;
+  seconds_trained_ = saved.extra.value("seconds_trained", 0.0);
+  if (config_.train.steps == 0) {
+    total_steps_ = saved.total_steps;
+  } else if (saved.total_steps != config_.train.steps && is_first_rank()) {
+    log_warn("the run had {} steps and now has {}: its learning rates differ from here on",
+             saved.total_steps, config_.train.steps);
+  }
+  if (is_first_rank()) {
+    log_info("resuming {} at step {}", config_.run.dir, step_);
+    const std::string reason = why_not_bit_identical(saved, record());
+    if (!reason.empty()) {
+      log_warn("{}", reason);
+    }
+  }
+}
+
+CheckpointRecord TrainingRun::record() const {
+  CheckpointRecord record;
+  record.step = step_;
+  record.samples_consumed = samples_consumed_;
+  record.tokens_seen = tokens_seen_;
+  record.total_steps = total_steps_;
+  record.configuration = resolved_yaml(config_, origins_);
+  record.fingerprint = run_fingerprint(config_);
+  record.seed = static_cast<uint64_t>(config_.run.seed);
+  record.layout = describe_layout(config_, groups_.mesh().world_size());
+  record.extra["seconds_trained"] = seconds_trained_;
+  record.describe_machine();
+  return record;
+}
+
+void TrainingRun::write_settings() const {
+  const std::string path = config_.run.dir + "/config.yaml";
+  std::ofstream file(path + ".partial");
+  file << resolved_yaml(config_, origins_);
+  file.close();
+  check<FileError>(file.good(), "cannot write {}: is the disk full or read-only?", path);
+  std::filesystem::rename(path + ".partial", path);
+}
+
+ExitCode TrainingRun::run() {
+  run_on_first_rank(groups_[GroupName::kWorld], [&] {
+    write_settings();
+    metrics_ = std::make_unique<MetricsFile>(config_.run.dir + "/metrics.jsonl", step_);
+    if (config_.metrics.tensorboard) {
+      tensorboard_ = std::make_unique<TensorBoardWriter>(config_.run.dir + "/tensorboard",
+                                                         wall_time_s(), host_name(), step_);
+    }
+    log_info("training {:.2f} M parameters on {} samples of {} tokens in {}",
+             static_cast<double>(trained_->parameters.logical_numel()) / 1e6, data_->num_samples(),
+             data_->sequence_length(), config_.run.dir);
+    progress_ = std::make_unique<ProgressLine>(
+        ProgressScreen::standard_error(),
+        ProgressLine::Limits{.total_steps = total_steps_,
+                             .time_limit_s = config_.train.minutes * 60,
+                             .time_spent_s = seconds_trained_,
+                             .log_every = config_.train.log_every},
+        now_s());
+  });
+  bool is_stopped = false;
+  while (!is_finished() && !is_stopped) {
+    train_one_step();
+    is_stopped = should_stop() && !is_finished();
+    const int64_t every = config_.checkpoint.every;
+    if (is_stopped || is_finished() || (every > 0 && step_ % every == 0)) {
+      save();
+    }
+  }
+  if (progress_ != nullptr) {
+    progress_->finish();
+  }
+  if (is_stopped) {
+    if (is_first_rank()) {
+      log_info("stopped by a signal after step {}, saved in {}/checkpoints", step_, config_.run.dir);
+    }
+    return ExitCode::kStoppedSaved;
+  }
+  if (saved_step_ != step_) {
+    save();
+  }
+  if (is_first_rank() && last_evaluation_) {
+    fmt::print("evaluation after step {}: loss {:.4f} nats per token over {:.0f} tokens\n",
+               last_evaluation_step_, last_evaluation_->loss_sum / last_evaluation_->loss_weight,
+               last_evaluation_->loss_weight);
+  }
+  return ExitCode::kFinished;
+}
+
+void TrainingRun::train_one_step() {
+  const auto start = Clock::now();
+  const double rate = learning_rate(config_.optimizer, step_,
+                                    total_steps_ > 0 ? total_steps_ : kNoLimit);
+  groups_.ledger().clear();
+  const StepOutcome outcome =
+      train_step(trained_->model, trained_->parameters, trained_->optimizer, next_batches(), rate,
+                 config_.optimizer.clip_grad_norm);
+  ++step_;
+  samples_consumed_ += config_.train.global_batch_size;
+  tokens_seen_ += outcome.num_tokens;
+  const double step_s = seconds_of(Clock::now() - start);
+  seconds_trained_ += step_s;
+  if (total_steps_ == 0) {
+    fix_total_steps(step_s);
+  }
+  report(outcome, rate, step_s, evaluate_when_due());
+}
+
+void TrainingRun::fix_total_steps(double step_s) {
+  const auto decided = budget_->add_step(step_s);
+  const at::Tensor total = at::full({1}, decided.value_or(0), at::kLong);
+  groups_[GroupName::kWorld].broadcast(total, 0, kTotalSteps);
+  total_steps_ = total.item<int64_t>();
+  if (progress_ != nullptr) {
+    progress_->set_total_steps(total_steps_);
+  }
+}
+
+std::vector<TokenBatch> TrainingRun::next_batches() {
+  // The global batch is cut first into accumulation steps, then over dp.
+  const Group& data_group = groups_[GroupName::kData];
+  const int64_t micro = config_.train.micro_batch_size;
+  const int64_t per_step = micro * data_group.size();
+  std::vector<TokenBatch> batches;
+  for (int64_t start = 0; start < config_.train.global_batch_size; start += per_step) {
+    batches.push_back(data_->batch(samples_consumed_ + start + micro * data_group.rank(), micro));
+  }
+  return batches;
+}
+
+std::optional<EvalOutcome> TrainingRun::evaluate_when_due() {
+  const int64_t every = config_.train.eval_every;
+  const bool is_due = is_finished() || (every > 0 && step_ % every == 0);
+  if (eval_data_ == nullptr || !is_due) {
+    return std::nullopt;
+  }
+  last_evaluation_ =
+      evaluate(trained_->model, *eval_data_, config_.train.micro_batch_size,
+               config_.train.eval_batches * config_.train.global_batch_size, groups_);
+  last_evaluation_step_ = step_;
+  return last_evaluation_;
+}
+
+void TrainingRun::report(const StepOutcome& outcome, double learning_rate, double step_s,
+                         const std::optional<EvalOutcome>& evaluation) {
+  if (!is_first_rank()) {
+    return;
+  }
+  StepMetrics metrics;
+  metrics.step = step_;
+  metrics.loss = {outcome.loss * outcome.loss_weight, outcome.loss_weight};
+  if (outcome.balance_loss) {
+    metrics.auxiliary.emplace_back("balance", *outcome.balance_loss);
+  }
+  if (outcome.z_loss) {
+    metrics.auxiliary.emplace_back("z", *outcome.z_loss);
+  }
+  metrics.lr = learning_rate;
+  metrics.grad_norm = outcome.grad_norm;
+  metrics.tokens = outcome.num_tokens;
+  for (size_t i = 0; i < outcome.tokens_per_expert.size(); ++i) {
+    const at::Tensor& counts = outcome.tokens_per_expert[i];
+    const auto* first = counts.const_data_ptr<int64_t>();
+    const int64_t layer = config_.moe.first_dense_layers + static_cast<int64_t>(i);
+    metrics.expert_load.push_back(
+        ExpertLoad::from_counts(layer, std::vector<int64_t>(first, first + counts.numel())));
+  }
+  if (evaluation) {
+    metrics.eval_loss = Ratio{evaluation->loss_sum, evaluation->loss_weight};
+  }
+  metrics.step_time_s = step_s;
+  metrics.flops_per_rank =
+      training_flops(config_, static_cast<double>(outcome.num_tokens),
+                     static_cast<double>(config_.data.sequence_length)) /
+      static_cast<double>(groups_.mesh().world_size());
+  if (!metrics.expert_load.empty()) {
+    metrics.dispatch_time_s = groups_.ledger().seconds(Purpose::kDispatch);
+    metrics.combine_time_s = groups_.ledger().seconds(Purpose::kCombine);
+  }
+  metrics_->write(metrics);
+  if (tensorboard_ != nullptr) {
+    tensorboard_->write(step_, wall_time_s(), to_scalars(metrics));
+  }
+  progress_->update(metrics, now_s());
+}
+
+void TrainingRun::save() {
+  if (metrics_ != nullptr) {
+    metrics_->sync();
+  }
+  save_checkpoint(std::filesystem::path(config_.run.dir) / "checkpoints", record(),
+                  trained_->parts(), groups_[GroupName::kWorld], config_.checkpoint.keep);
+  saved_step_ = step_;
+}
+
+bool TrainingRun::should_stop() {
+  const at::Tensor flag = at::full({1}, stop_signal_.is_set() ? 1 : 0, at::kLong);
+  groups_[GroupName::kWorld].all_reduce(flag, kStopFlag, ReduceOp::kMax);
+  return flag.item<int64_t>() != 0;
+}
+
+}  // namespace switchyard
