@@ -32,6 +32,7 @@ ParameterStorage& declare_eight(Parameters& parameters) {
   ParameterSpec without;
   without.name = "without";
   without.shape = {3};
+  without.init = Init::ones();
   without.has_weight_decay = false;
   parameters.declare({with, without}, {8});
   return *parameters.storages()[0];

@@ -120,6 +120,24 @@ TEST(ReduceGradients, PacksSmallOnesAndReducesLargeOnesInPlace) {
   EXPECT_EQ(num_collectives(16), 31);   // all in place
 }
 
+// Megabytes go another way through a group than small tensors, and two buckets travel at once.
+TEST(ReduceGradients, SumsLargeGradientsSideBySide) {
+  MeshShape two;
+  two.world_size = 2;
+  run_ranks(two, [](Groups& groups) {
+    Parameters parameters(groups, Dtypes::fp64(), 1);
+    for (int i = 0; i < 4; ++i) {
+      declare_dense(parameters, fmt::format("large.{}", i), 200'000 + i);
+      declare_dense(parameters, fmt::format("small.{}", i), 20'000 + i);
+    }
+    for (const auto& storage : parameters.storages()) {
+      storage->gradient = contribution(*storage, groups.rank());
+    }
+    reduce_gradients(parameters);
+    expect_sums(parameters);
+  });
+}
+
 TEST(ReduceGradients, CopiesNothingOnOneRank) {
   const auto groups = Groups::single();
   Parameters parameters(*groups, Dtypes::fp64(), 1);
