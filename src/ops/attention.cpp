@@ -1,7 +1,7 @@
 #include "ops/attention.h"
 
 #include <cmath>
-#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/shape.h"
+#include "ops/cpu/attention_kernels.h"
 #include "ops/float_types.h"
 
 namespace switchyard {
@@ -17,99 +18,96 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Neighbouring sequences of one length: one call of the kernel serves them.
-struct Run {
-  int64_t start;  // first token
-  int64_t num_sequences;
-  int64_t length;  // of each sequence
-};
+template <class T, class Element = std::remove_const_t<T>>
+HeadRows<T> rows_of(const at::Tensor& tensor) {
+  if constexpr (std::is_const_v<T>) {
+    return {tensor.const_data_ptr<Element>(), tensor.stride(0), tensor.stride(1)};
+  } else {
+    return {tensor.mutable_data_ptr<Element>(), tensor.stride(0), tensor.stride(1)};
+  }
+}
 
-std::vector<Run> equal_runs(const std::vector<int64_t>& starts) {
-  std::vector<Run> runs;
+AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, double scale) {
+  return {q.size(1), k.size(1), q.size(2), scale};
+}
+
+at::Tensor with_adjacent_head_dim(const at::Tensor& tensor) {
+  return tensor.stride(2) == 1 ? tensor : tensor.contiguous();
+}
+
+AttentionOutput forward_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const std::vector<AttentionSpan>& spans, double scale) {
+  AttentionOutput output{
+      at::empty(q.sizes(), q.options()),
+      at::empty({q.size(0), q.size(1)}, q.options().dtype(accumulator_type(q.scalar_type())))};
+  visit_float_type(q.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    attention_forward(
+        AttentionForwardArrays<T>{rows_of<const T>(q), rows_of<const T>(k), rows_of<const T>(v),
+                                  rows_of<T>(output.out),
+                                  output.log_sum_exp.mutable_data_ptr<Accumulator<T>>()},
+        shape_of(q, k, scale), spans);
+  });
+  return output;
+}
+
+// Each sequence attends to itself.
+std::vector<AttentionSpan> spans_of(const std::vector<int64_t>& starts) {
+  std::vector<AttentionSpan> spans;
   for (size_t i = 0; i + 1 < starts.size(); ++i) {
     const int64_t length = starts[i + 1] - starts[i];
-    if (!runs.empty() && runs.back().length == length) {
-      ++runs.back().num_sequences;
-    } else {
-      runs.push_back({starts[i], 1, length});
-    }
+    spans.push_back({.first_query = starts[i],
+                     .num_queries = length,
+                     .first_key = starts[i],
+                     .num_keys = length,
+                     .seen_by_first = 1});
   }
-  return runs;
+  return spans;
 }
 
-// The run's tokens of a [tokens, heads, head_dim] tensor as [sequences, heads, length, head_dim].
-at::Tensor by_sequence(const at::Tensor& tensor, const Run& run) {
-  return tensor.narrow(0, run.start, run.num_sequences * run.length)
-      .unflatten(0, {run.num_sequences, run.length})
-      .transpose(1, 2);
-}
-
-// One copy of each kv head for each query head that reads it.
-at::Tensor expand_heads(const at::Tensor& tensor, int64_t group) {
-  if (group == 1) {
-    return tensor;
+void zero_padding(const at::Tensor& tensor, int64_t num_real_tokens) {
+  if (num_real_tokens < tensor.size(0)) {
+    tensor.narrow(0, num_real_tokens, tensor.size(0) - num_real_tokens).zero_();
   }
-  const int64_t kv_heads = tensor.size(1);
-  return tensor.unsqueeze(2)
-      .expand({tensor.size(0), kv_heads, group, tensor.size(2)})
-      .reshape({tensor.size(0), kv_heads * group, tensor.size(2)});
-}
-
-at::Tensor sum_groups(const at::Tensor& grad, int64_t group) {
-  if (group == 1) {
-    return grad;
-  }
-  const at::Tensor grouped = grad.unflatten(1, {grad.size(1) / group, group});
-  at::Tensor sum = grouped.select(2, 0).to(accumulator_type(grad.scalar_type()));
-  for (int64_t head = 1; head < group; ++head) {
-    sum = sum + grouped.select(2, head);
-  }
-  return sum.to(grad.scalar_type());
 }
 
 struct PackedAttention : torch::autograd::Function<PackedAttention> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const std::vector<int64_t>& starts,
                                double scale) {
-    const int64_t group = q.size(1) / k.size(1);
-    const at::Tensor keys = expand_heads(k, group);
-    const at::Tensor values = expand_heads(v, group);
-    at::Tensor out = at::zeros(q.sizes(), q.options());
-    at::Tensor log_sum_exp =
-        at::zeros({q.size(0), q.size(1)}, q.options().dtype(accumulator_type(q.scalar_type())));
-    for (const Run& run : equal_runs(starts)) {
-      const auto [run_out, run_log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
-          by_sequence(q, run), by_sequence(keys, run), by_sequence(values, run), 0.0,
-          /*is_causal=*/true, {}, scale);
-      by_sequence(out, run).copy_(run_out);
-      by_sequence(log_sum_exp.unsqueeze(2), run).squeeze(3).copy_(run_log_sum_exp);
-    }
-    ctx->save_for_backward({q, k, v, out, log_sum_exp});
+    const AttentionOutput output = forward_over(q, k, v, spans_of(starts), scale);
+    zero_padding(output.out, starts.back());
+    zero_padding(output.log_sum_exp, starts.back());
+    ctx->save_for_backward({q, k, v, output.out, output.log_sum_exp});
     ctx->saved_data["starts"] = starts;
     ctx->saved_data["scale"] = scale;
-    ctx->mark_non_differentiable({log_sum_exp});
-    return {out, log_sum_exp};
+    ctx->mark_non_differentiable({output.log_sum_exp});
+    return {output.out, output.log_sum_exp};
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor& q = saved[0];
-    const int64_t group = q.size(1) / saved[1].size(1);
-    const at::Tensor k = expand_heads(saved[1], group);
-    const at::Tensor v = expand_heads(saved[2], group);
-    at::Tensor grad_q = at::zeros(q.sizes(), q.options());
-    at::Tensor grad_k = at::zeros(k.sizes(), k.options());
-    at::Tensor grad_v = at::zeros(v.sizes(), v.options());
-    for (const Run& run : equal_runs(ctx->saved_data["starts"].toIntVector())) {
-      const auto [run_q, run_k, run_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          by_sequence(grads[0], run), by_sequence(q, run), by_sequence(k, run), by_sequence(v, run),
-          by_sequence(saved[3], run), by_sequence(saved[4].unsqueeze(2), run).squeeze(3), 0.0,
-          /*is_causal=*/true, {}, ctx->saved_data["scale"].toDouble());
-      by_sequence(grad_q, run).copy_(run_q);
-      by_sequence(grad_k, run).copy_(run_k);
-      by_sequence(grad_v, run).copy_(run_v);
+    const at::Tensor& k = saved[1];
+    const at::Tensor grad_out = with_adjacent_head_dim(grads[0]);
+    const std::vector<int64_t> starts = ctx->saved_data["starts"].toIntVector();
+    at::Tensor grad_q = at::empty(q.sizes(), q.options());
+    at::Tensor grad_k = at::empty(k.sizes(), k.options());
+    at::Tensor grad_v = at::empty(k.sizes(), k.options());
+    visit_float_type(q.scalar_type(), [&](auto type) {
+      using T = decltype(type);
+      attention_backward(
+          AttentionBackwardArrays<T>{rows_of<const T>(q), rows_of<const T>(k),
+                                     rows_of<const T>(saved[2]), rows_of<const T>(saved[3]),
+                                     rows_of<const T>(grad_out),
+                                     saved[4].const_data_ptr<Accumulator<T>>(), rows_of<T>(grad_q),
+                                     rows_of<T>(grad_k), rows_of<T>(grad_v)},
+          shape_of(q, k, ctx->saved_data["scale"].toDouble()), spans_of(starts));
+    });
+    for (const at::Tensor& grad : {grad_q, grad_k, grad_v}) {
+      zero_padding(grad, starts.back());
     }
-    return {grad_q, sum_groups(grad_k, group), sum_groups(grad_v, group), {}, {}};
+    return {grad_q, grad_k, grad_v, {}, {}};
   }
 };
 
@@ -139,7 +137,9 @@ AttentionOutput attention(const at::Tensor& q, const at::Tensor& k, const at::Te
   check<ShapeError>(q.size(0) == table.num_tokens && k.size(0) == table.num_tokens,
                     "attention: q has {} tokens and k {}, the sequence table has {}", q.size(0),
                     k.size(0), table.num_tokens);
-  const variable_list out = PackedAttention::apply(q, k, v, table.starts, scale_of(q, options));
+  const variable_list out =
+      PackedAttention::apply(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
+                             with_adjacent_head_dim(v), table.starts, scale_of(q, options));
   return {out[0], out[1]};
 }
 
@@ -151,20 +151,17 @@ at::Tensor attention_with_cache(const at::Tensor& q, const at::Tensor& k, const 
                     "got {}",
                     q.size(0), first_position, k.size(0));
   const at::NoGradGuard no_grad;
-  const int64_t group = q.size(1) / k.size(1);
-  const int64_t keys = first_position + q.size(0);
-  const at::ScalarType type = accumulator_type(q.scalar_type());
-  const auto by_head = [&](const at::Tensor& tensor) {  // [kv_heads, 1, keys, head_dim]
-    return tensor.narrow(0, 0, keys).to(type).transpose(0, 1).unsqueeze(1);
-  };
-  const at::Tensor queries = q.to(type).transpose(0, 1).unflatten(0, {k.size(1), group});
-  at::Tensor scores = at::matmul(queries * scale_of(q, options), by_head(k).transpose(2, 3));
-  const at::Tensor future =
-      at::arange(keys).unsqueeze(0) >
-      (at::arange(q.size(0)) + first_position).unsqueeze(1);  // [new_tokens, keys]
-  scores.masked_fill_(future, -std::numeric_limits<double>::infinity());
-  const at::Tensor out = at::matmul(at::softmax(scores, -1), by_head(v));
-  return out.flatten(0, 1).transpose(0, 1).to(q.scalar_type()).contiguous();
+  if (q.size(0) == 0) {
+    return at::empty(q.sizes(), q.options());
+  }
+  const AttentionSpan span{.first_query = 0,
+                           .num_queries = q.size(0),
+                           .first_key = 0,
+                           .num_keys = first_position + q.size(0),
+                           .seen_by_first = first_position + 1};
+  return forward_over(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
+                      with_adjacent_head_dim(v), {span}, scale_of(q, options))
+      .out;
 }
 
 }  // namespace switchyard

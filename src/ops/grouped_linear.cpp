@@ -1,13 +1,13 @@
 #include "ops/grouped_linear.h"
 
-#include <numeric>
-
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
 #include "base/shape.h"
 #include "ops/float_types.h"
+#include "ops/grouped_gemm.h"
+#include "ops/kernel_types.h"
 
 namespace switchyard {
 namespace {
@@ -15,17 +15,99 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Calls `work(expert, rows of the expert from, to)` for experts with rows.
-template <class Work>
-void for_each_expert(const std::vector<int64_t>& rows_per_expert, Work work) {
-  int64_t begin = 0;
+// One product per expert with rows. `product_of(expert, first row, number of rows)` makes it.
+template <class T, class ProductOf>
+void multiply_per_expert(const TypedKernels<T>& kernels,
+                         const std::vector<int64_t>& rows_per_expert, ProductOf product_of) {
+  std::vector<MatrixProduct<T>> products;
+  products.reserve(rows_per_expert.size());
+  int64_t first = 0;
   for (size_t expert = 0; expert < rows_per_expert.size(); ++expert) {
-    const int64_t end = begin + rows_per_expert[expert];
-    if (end > begin) {
-      work(static_cast<int64_t>(expert), begin, end);
-    }
-    begin = end;
+    products.push_back(product_of(static_cast<int64_t>(expert), first, rows_per_expert[expert]));
+    first += rows_per_expert[expert];
   }
+  multiply_all(kernels, std::move(products));
+}
+
+// rows [received, in] x weight^T [in, out] per expert -> [received, out]
+at::Tensor outputs_of(const at::Tensor& rows, const at::Tensor& weight,
+                      const std::vector<int64_t>& rows_per_expert) {
+  const int64_t out = weight.size(1);
+  const int64_t in = weight.size(2);
+  at::Tensor result = at::empty({rows.size(0), out}, rows.options());
+  visit_kernels(rows.scalar_type(), [&](const auto& kernels) {
+    using T = Value<decltype(kernels)>;
+    const T* a = values_of<T>(rows);
+    const T* b = values_of<T>(weight);
+    T* c = mutable_values_of<T>(result);
+    multiply_per_expert(kernels, rows_per_expert, [=](int64_t expert, int64_t first, int64_t m) {
+      return MatrixProduct<T>{.a = a + first * in,
+                              .a_stride = in,
+                              .b = b + expert * out * in,
+                              .b_stride = in,
+                              .b_transposed = true,
+                              .c = c + first * out,
+                              .c_stride = out,
+                              .m = m,
+                              .n = out,
+                              .k = in};
+    });
+  });
+  return result;
+}
+
+// grad [received, out] x weight [out, in] per expert -> [received, in]
+at::Tensor row_gradients_of(const at::Tensor& grad, const at::Tensor& weight,
+                            const std::vector<int64_t>& rows_per_expert) {
+  const int64_t out = weight.size(1);
+  const int64_t in = weight.size(2);
+  at::Tensor result = at::empty({grad.size(0), in}, grad.options());
+  visit_kernels(grad.scalar_type(), [&](const auto& kernels) {
+    using T = Value<decltype(kernels)>;
+    const T* a = values_of<T>(grad);
+    const T* b = values_of<T>(weight);
+    T* c = mutable_values_of<T>(result);
+    multiply_per_expert(kernels, rows_per_expert, [=](int64_t expert, int64_t first, int64_t m) {
+      return MatrixProduct<T>{.a = a + first * out,
+                              .a_stride = out,
+                              .b = b + expert * out * in,
+                              .b_stride = in,
+                              .c = c + first * in,
+                              .c_stride = in,
+                              .m = m,
+                              .n = in,
+                              .k = out};
+    });
+  });
+  return result;
+}
+
+// grad^T [out, received] x rows [received, in] per expert -> [num_experts, out, in]
+at::Tensor weight_gradients_of(const at::Tensor& grad, const at::Tensor& rows,
+                               const std::vector<int64_t>& rows_per_expert) {
+  const int64_t out = grad.size(1);
+  const int64_t in = rows.size(1);
+  const auto num_experts = static_cast<int64_t>(rows_per_expert.size());
+  at::Tensor result = at::empty({num_experts, out, in}, grad.options());
+  visit_kernels(grad.scalar_type(), [&](const auto& kernels) {
+    using T = Value<decltype(kernels)>;
+    const T* a = values_of<T>(grad);
+    const T* b = values_of<T>(rows);
+    T* c = mutable_values_of<T>(result);
+    multiply_per_expert(kernels, rows_per_expert, [=](int64_t expert, int64_t first, int64_t k) {
+      return MatrixProduct<T>{.a = a + first * out,
+                              .a_stride = out,
+                              .a_transposed = true,
+                              .b = b + first * in,
+                              .b_stride = in,
+                              .c = c + expert * out * in,
+                              .c_stride = in,
+                              .m = out,
+                              .n = in,
+                              .k = k};
+    });
+  });
+  return result;
 }
 
 struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
@@ -33,30 +115,22 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
                             const std::vector<int64_t>& rows_per_expert) {
     ctx->save_for_backward({rows, weight});
     ctx->saved_data["rows_per_expert"] = rows_per_expert;
-    at::Tensor out = at::empty({rows.size(0), weight.size(1)}, rows.options());
-    for_each_expert(rows_per_expert, [&](int64_t expert, int64_t begin, int64_t end) {
-      at::Tensor out_rows = out.slice(0, begin, end);
-      at::mm_out(out_rows, rows.slice(0, begin, end), weight[expert].t());
-    });
-    return out;
+    return outputs_of(rows, weight, rows_per_expert);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor& rows = saved[0];
-    const at::Tensor& weight = saved[1];
-    const std::vector<int64_t> rows_per_expert = ctx->saved_data["rows_per_expert"].toIntVector();
     const at::Tensor grad = grads[0].contiguous();
-    at::Tensor grad_rows = at::empty_like(rows);
-    at::Tensor grad_weight = at::zeros_like(weight);
-    for_each_expert(rows_per_expert, [&](int64_t expert, int64_t begin, int64_t end) {
-      const at::Tensor grad_out = grad.slice(0, begin, end);
-      at::Tensor grad_rows_out = grad_rows.slice(0, begin, end);
-      at::mm_out(grad_rows_out, grad_out, weight[expert]);
-      at::Tensor grad_weight_out = grad_weight[expert];
-      at::mm_out(grad_weight_out, grad_out.t(), rows.slice(0, begin, end));
-    });
-    return {grad_rows, grad_weight, {}};
+    const std::vector<int64_t> rows_per_expert = ctx->saved_data["rows_per_expert"].toIntVector();
+    at::Tensor grad_rows;
+    at::Tensor grad_weight;
+    if (ctx->needs_input_grad(0)) {
+      grad_rows = row_gradients_of(grad, saved[1], rows_per_expert);
+    }
+    if (ctx->needs_input_grad(1)) {
+      grad_weight = weight_gradients_of(grad, saved[0], rows_per_expert);
+    }
+    return {grad_rows, grad_weight, at::Tensor()};
   }
 };
 

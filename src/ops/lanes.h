@@ -68,7 +68,16 @@ SWITCHYARD_INLINE double vector_exp(double x) {
   return std::exp(x);
 }
 
-constexpr int64_t kLanes = 32;
+constexpr int64_t kLanes = 32;  // add_half below counts on it
+
+// lanes[i] += lanes[kHalf + i] for i below kHalf.
+template <int64_t kHalf, class A>
+SWITCHYARD_INLINE void add_half(A* lanes) {
+#pragma omp simd
+  for (int64_t lane = 0; lane < kHalf; ++lane) {
+    lanes[lane] += lanes[kHalf + lane];
+  }
+}
 
 // Sum of term(i) for i below n: lane j adds the terms of i = j modulo kLanes in rising order, then
 // the lanes are added in pairs.
@@ -85,11 +94,11 @@ SWITCHYARD_INLINE A lane_sum(int64_t n, Term term) {
   for (int64_t lane = 0; i + lane < n; ++lane) {
     lanes[lane] += term(i + lane);
   }
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (int64_t lane = 0; lane < width; ++lane) {
-      lanes[lane] += lanes[lane + width];
-    }
-  }
+  add_half<kLanes / 2>(lanes);
+  add_half<kLanes / 4>(lanes);
+  add_half<kLanes / 8>(lanes);
+  add_half<kLanes / 16>(lanes);
+  add_half<kLanes / 32>(lanes);
   return lanes[0];
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/shape.h"
 #include "ops/float_types.h"
+#include "ops/kernel_types.h"
 
 namespace switchyard {
 namespace {
@@ -66,24 +67,6 @@ at::Tensor copy_to_rows(const at::Tensor& tokens, const at::Tensor& token_of_row
   });
 }
 
-template <class T>
-void sum_token(const T* rows, const int64_t* row_of_slot, int64_t k, int64_t hidden, T* out,
-               Accumulator<T>* sum) {
-  std::fill_n(sum, hidden, Accumulator<T>{0});
-  for (int64_t slot = 0; slot < k; ++slot) {
-    if (row_of_slot[slot] < 0) {
-      continue;
-    }
-    const T* row = rows + row_of_slot[slot] * hidden;
-    for (int64_t i = 0; i < hidden; ++i) {
-      sum[i] += static_cast<Accumulator<T>>(row[i]);
-    }
-  }
-  for (int64_t i = 0; i < hidden; ++i) {
-    out[i] = static_cast<T>(sum[i]);
-  }
-}
-
 // [copies, hidden] -> [tokens, hidden]
 at::Tensor sum_slots(const at::Tensor& rows, const at::Tensor& row_of_copy) {
   const int64_t tokens = row_of_copy.size(0);
@@ -92,22 +75,21 @@ at::Tensor sum_slots(const at::Tensor& rows, const at::Tensor& row_of_copy) {
   at::Tensor out = at::empty({tokens, hidden}, rows.options());
   const at::Tensor source = rows.contiguous();
   const auto* row_of = row_of_copy.const_data_ptr<int64_t>();
-  visit_float_type(rows.scalar_type(), [&](auto type) {
-    using T = decltype(type);
-    const auto* from = source.const_data_ptr<T>();
-    auto* to = out.mutable_data_ptr<T>();
+  visit_kernels(rows.scalar_type(), [&](const auto& kernels) {
+    using T = Value<decltype(kernels)>;
+    const T* from = values_of<T>(source);
+    T* to = mutable_values_of<T>(out);
     const int64_t grain = rows_per_task(k * hidden * static_cast<int64_t>(sizeof(T)));
     at::parallel_for(0, tokens, grain, [&](int64_t begin, int64_t end) {
-      std::vector<Accumulator<T>> sum(static_cast<size_t>(hidden));
       for (int64_t token = begin; token < end; ++token) {
-        sum_token(from, row_of + token * k, k, hidden, to + token * hidden, sum.data());
+        kernels.sum_rows(from, row_of + token * k, k, hidden, to + token * hidden);
       }
     });
   });
   return out;
 }
 
-// Column of a copy in the permuted weights; copies without a row are skipped.
+// Calls `move(copy, row)` for every copy that has a row.
 template <class Move>
 void for_each_copy(const at::Tensor& row_of_copy, Move move) {
   const auto* row_of = row_of_copy.const_data_ptr<int64_t>();

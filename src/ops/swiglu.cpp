@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <cmath>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -11,6 +10,7 @@
 #include "base/error.h"
 #include "base/shape.h"
 #include "ops/float_types.h"
+#include "ops/kernel_types.h"
 
 namespace switchyard {
 namespace {
@@ -21,46 +21,44 @@ using torch::autograd::variable_list;
 // Enough elements to be worth waking another thread.
 constexpr int64_t kElementsPerTask = 8192;
 
-template <class T, class Weight>
-void swiglu_row(const T* gate_up, Weight weight, int64_t ffn, T* out) {
-  using A = Accumulator<T>;
-  for (int64_t i = 0; i < ffn; ++i) {
-    const auto gate = static_cast<A>(gate_up[i]);
-    const auto up = static_cast<A>(gate_up[ffn + i]);
-    out[i] = static_cast<T>(gate / (1 + std::exp(-gate)) * up * static_cast<A>(weight));
-  }
-}
-
-// Writes the gradient of gate_up and returns that of the weight.
-template <class T, class Weight>
-Accumulator<T> swiglu_row_backward(const T* gate_up, Weight weight, const T* grad, int64_t ffn,
-                                   T* grad_gate_up) {
-  using A = Accumulator<T>;
-  A weight_sum = 0;
-  for (int64_t i = 0; i < ffn; ++i) {
-    const auto gate = static_cast<A>(gate_up[i]);
-    const auto up = static_cast<A>(gate_up[ffn + i]);
-    const A sigmoid = 1 / (1 + std::exp(-gate));
-    const A silu = gate * sigmoid;
-    const auto grad_out = static_cast<A>(grad[i]);
-    const A weighted = grad_out * static_cast<A>(weight);
-    grad_gate_up[i] = static_cast<T>(weighted * up * (sigmoid + silu * (1 - sigmoid)));
-    grad_gate_up[ffn + i] = static_cast<T>(weighted * silu);
-    weight_sum += grad_out * silu * up;
-  }
-  return weight_sum;
-}
-
-template <class Visit>
-void visit_types(const at::Tensor& gate_up, const at::Tensor& weights, Visit visit) {
-  visit_float_type(gate_up.scalar_type(), [&](auto type) {
-    if (weights.defined() && weights.scalar_type() == at::kDouble) {
-      visit(type, double{});
-    } else {
-      visit(type, float{});
+template <class Work>
+void for_rows(int64_t rows, int64_t ffn, Work work) {
+  const int64_t grain = 1 + kElementsPerTask / std::max<int64_t>(ffn, 1);
+  at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      work(row);
     }
   });
 }
+
+// The weight of each row, and where its gradient goes; one, and nowhere, without weights.
+class RowWeights {
+ public:
+  explicit RowWeights(const at::Tensor& weights) : weights_(weights) {}
+
+  double operator[](int64_t row) const {
+    if (!weights_.defined()) {
+      return 1;
+    }
+    return is_double() ? weights_.const_data_ptr<double>()[row]
+                       : weights_.const_data_ptr<float>()[row];
+  }
+  void set(int64_t row, double value) {
+    if (!weights_.defined()) {
+      return;
+    }
+    if (is_double()) {
+      weights_.mutable_data_ptr<double>()[row] = value;
+    } else {
+      weights_.mutable_data_ptr<float>()[row] = static_cast<float>(value);
+    }
+  }
+
+ private:
+  bool is_double() const { return weights_.scalar_type() == at::kDouble; }
+
+  at::Tensor weights_;
+};
 
 struct WeightedSwiglu : torch::autograd::Function<WeightedSwiglu> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up,
@@ -70,19 +68,14 @@ struct WeightedSwiglu : torch::autograd::Function<WeightedSwiglu> {
     const int64_t rows = gate_up.size(0);
     const int64_t ffn = gate_up.size(1) / 2;
     at::Tensor out = at::empty({rows, ffn}, gate_up.options());
-    visit_types(gate_up, weights, [&](auto type, auto weight_type) {
-      using T = decltype(type);
-      using Weight = decltype(weight_type);
-      const auto* in = gate_up.const_data_ptr<T>();
-      const auto* weight = weights.defined() ? weights.const_data_ptr<Weight>() : nullptr;
-      auto* to = out.mutable_data_ptr<T>();
-      at::parallel_for(0, rows, 1 + kElementsPerTask / std::max<int64_t>(ffn, 1),
-                       [&](int64_t begin, int64_t end) {
-                         for (int64_t row = begin; row < end; ++row) {
-                           swiglu_row(in + row * 2 * ffn, weight ? weight[row] : Weight{1}, ffn,
-                                      to + row * ffn);
-                         }
-                       });
+    const RowWeights row_weights(weights);
+    visit_kernels(gate_up.scalar_type(), [&](const auto& kernels) {
+      using T = Value<decltype(kernels)>;
+      const T* in = values_of<T>(gate_up);
+      T* to = mutable_values_of<T>(out);
+      for_rows(rows, ffn, [&](int64_t row) {
+        kernels.swiglu(in + row * 2 * ffn, row_weights[row], ffn, to + row * ffn);
+      });
     });
     return out;
   }
@@ -95,26 +88,19 @@ struct WeightedSwiglu : torch::autograd::Function<WeightedSwiglu> {
     const int64_t rows = gate_up.size(0);
     const int64_t ffn = gate_up.size(1) / 2;
     at::Tensor grad_gate_up = at::empty_like(gate_up);
-    at::Tensor grad_weights = weights.defined() ? at::empty_like(weights) : at::Tensor();
-    visit_types(gate_up, weights, [&](auto type, auto weight_type) {
-      using T = decltype(type);
-      using Weight = decltype(weight_type);
-      const auto* in = gate_up.const_data_ptr<T>();
-      const auto* grad_in = grad.const_data_ptr<T>();
-      const auto* weight = weights.defined() ? weights.const_data_ptr<Weight>() : nullptr;
-      auto* to = grad_gate_up.mutable_data_ptr<T>();
-      auto* to_weight = weight ? grad_weights.mutable_data_ptr<Weight>() : nullptr;
-      at::parallel_for(0, rows, 1 + kElementsPerTask / std::max<int64_t>(ffn, 1),
-                       [&](int64_t begin, int64_t end) {
-                         for (int64_t row = begin; row < end; ++row) {
-                           const auto weight_sum = swiglu_row_backward(
-                               in + row * 2 * ffn, weight ? weight[row] : Weight{1},
-                               grad_in + row * ffn, ffn, to + row * 2 * ffn);
-                           if (to_weight != nullptr) {
-                             to_weight[row] = static_cast<Weight>(weight_sum);
-                           }
-                         }
-                       });
+    const at::Tensor grad_weights = weights.defined() ? at::empty_like(weights) : at::Tensor();
+    const RowWeights row_weights(weights);
+    RowWeights row_weight_gradients(grad_weights);
+    visit_kernels(gate_up.scalar_type(), [&](const auto& kernels) {
+      using T = Value<decltype(kernels)>;
+      const T* in = values_of<T>(gate_up);
+      const T* grad_out = values_of<T>(grad);
+      T* to = mutable_values_of<T>(grad_gate_up);
+      for_rows(rows, ffn, [&](int64_t row) {
+        const double grad_weight = kernels.swiglu_backward(
+            in + row * 2 * ffn, row_weights[row], grad_out + row * ffn, ffn, to + row * 2 * ffn);
+        row_weight_gradients.set(row, grad_weight);
+      });
     });
     return {grad_gate_up, grad_weights};
   }

@@ -51,6 +51,16 @@ inline void expect_same_bytes_for_all_thread_counts(const std::function<Tensors(
   at::set_num_threads(threads);
 }
 
+// While it lives, new tensors start as NaN (integers as their largest value), so that an element
+// that an operator forgets to write shows.
+class PoisonNewTensors {
+ public:
+  PoisonNewTensors() { at::globalContext().setDeterministicAlgorithms(true, false); }
+  ~PoisonNewTensors() { at::globalContext().setDeterministicAlgorithms(false, false); }
+  PoisonNewTensors(const PoisonNewTensors&) = delete;
+  PoisonNewTensors& operator=(const PoisonNewTensors&) = delete;
+};
+
 // Largest difference over largest magnitude of `expected`, taken in fp64.
 inline double relative_error(const at::Tensor& actual, const at::Tensor& expected) {
   EXPECT_EQ(actual.sizes(), expected.sizes());

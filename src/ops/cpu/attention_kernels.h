@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/float_types.h"
+
+namespace switchyard {
+
+// A [tokens, heads, head_dim] array with adjacent head_dim.
+template <class T>
+struct HeadRows {
+  T* data = nullptr;
+  int64_t token_stride = 0;
+  int64_t head_stride = 0;
+
+  T* row(int64_t token, int64_t head) const {
+    return data + token * token_stride + head * head_stride;
+  }
+};
+
+struct AttentionShape {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  double scale = 1;
+};
+
+// Queries and the keys they may see: query i sees the first `seen_by_first + i` keys.
+struct AttentionSpan {
+  int64_t first_query = 0;  // row of q
+  int64_t num_queries = 0;
+  int64_t first_key = 0;  // row of k and v
+  int64_t num_keys = 0;
+  int64_t seen_by_first = 1;
+};
+
+template <class T>
+struct AttentionForwardArrays {
+  HeadRows<const T> q, k, v;
+  HeadRows<T> out;
+  Accumulator<T>* log_sum_exp;  // [tokens, heads]
+};
+
+template <class T>
+struct AttentionBackwardArrays {
+  HeadRows<const T> q, k, v, out, grad_out;
+  const Accumulator<T>* log_sum_exp;  // [tokens, heads]
+  HeadRows<T> grad_q, grad_k, grad_v;
+};
+
+// Attention over spans, each on its own; rows of no span are not written. Parallel over spans,
+// heads and slices of queries, cut by shape only: the same bits for every number of threads, and
+// for a span alone or among others. Compiled for AVX-512, AVX2 with FMA, and any x86-64; the best
+// that the processor has is taken.
+template <class T>
+void attention_forward(const AttentionForwardArrays<T>& arrays, const AttentionShape& shape,
+                       const std::vector<AttentionSpan>& spans);
+
+// The gradients of q, k and v. Probabilities are computed again from log_sum_exp.
+template <class T>
+void attention_backward(const AttentionBackwardArrays<T>& arrays, const AttentionShape& shape,
+                        const std::vector<AttentionSpan>& spans);
+
+}  // namespace switchyard

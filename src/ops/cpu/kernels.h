@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+
+namespace switchyard {
+
+// The inner loops of the operators, written once and compiled once per instruction set: this
+// header, vector.h and *_kernel.h include nothing of libtorch or of the standard library beyond
+// types, so that no shared inline function is ever compiled for an instruction set the machine may
+// lack.
+
+// bf16 as it lies in memory.
+struct Bf16Bits {
+  uint16_t bits;
+};
+
+// c [m, n] = a [m, k] x b [k, n], all row-major parts of larger matrices.
+template <class T>
+struct MatrixProduct {
+  const T* a;
+  int64_t a_stride;           // elements from row to row as stored
+  bool a_transposed = false;  // stored as [k, m]
+  const T* b;
+  int64_t b_stride;
+  bool b_transposed = false;  // stored as [n, k]
+  T* c;
+  int64_t c_stride;
+  int64_t m;
+  int64_t n;
+  int64_t k;  // 0 writes zeros
+};
+
+// What fits the caches: the largest m and n of one call, and the part of k that is summed at once.
+constexpr int64_t kGemmRows = 256;
+constexpr int64_t kGemmColumns = 128;
+constexpr int64_t kGemmDepth = 512;
+// Packed operands and sums, in the widest type.
+constexpr int64_t kGemmWorkspaceBytes =
+    8 * (kGemmRows * kGemmDepth + kGemmDepth * kGemmColumns + kGemmRows * kGemmColumns);
+
+template <class T>
+struct TypedKernels {
+  // A product, or a part of one, of at most kGemmRows x kGemmColumns. Sums are taken in the wider
+  // of fp32 and T, over k in ascending parts of kGemmDepth: the bits of an element depend only on
+  // its row of a, its column of b and k, not on how a product was cut. `workspace` holds
+  // kGemmWorkspaceBytes, aligned to 64 bytes.
+  void (*gemm)(const MatrixProduct<T>& product, void* workspace);
+
+  // One row of weighted_swiglu: gate_up [2 x ffn] -> out [ffn].
+  void (*swiglu)(const T* gate_up, double weight, int64_t ffn, T* out);
+  // Gradients of one row; returns that of the weight.
+  double (*swiglu_backward)(const T* gate_up, double weight, const T* grad_out, int64_t ffn,
+                            T* grad_gate_up);
+
+  // out[i] = rows[row_of_slot[0]][i] + rows[row_of_slot[1]][i] + ... ; negative rows are skipped.
+  void (*sum_rows)(const T* rows, const int64_t* row_of_slot, int64_t num_slots, int64_t width,
+                   T* out);
+};
+
+struct CpuKernels {
+  const char* name;
+  TypedKernels<double> fp64;
+  TypedKernels<float> fp32;
+  TypedKernels<Bf16Bits> bf16;
+};
+
+enum class CpuIsa { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+
+// The kernels for one instruction set, or nullptr where this machine or build lacks it.
+const CpuKernels* cpu_kernels_for(CpuIsa isa);
+
+// The fastest that this machine has and ATEN_CPU_CAPABILITY, libtorch's own switch, allows.
+const CpuKernels& cpu_kernels();
+
+}  // namespace switchyard
