@@ -1,0 +1,351 @@
+#include "config/rules.h"
+
+#include <gtest/gtest.h>
+
+#include "config/example.h"
+
+namespace switchyard {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+// An MoE model of two layers that breaks no rule.
+Config good() {
+  Config config;
+  config.model.num_layers = 2;
+  config.model.hidden_size = 64;
+  config.model.num_attention_heads = 4;
+  config.moe.num_experts = 8;
+  config.moe.ffn_hidden_size = 96;
+  config.data.sequence_length = 128;
+  config.train.steps = 20;
+  config.train.global_batch_size = 8;
+  config.optimizer.lr = 1e-3;
+  return config;
+}
+
+Config good_dense() {
+  Config config = good();
+  config.moe = MoeConfig{};
+  config.model.ffn_hidden_size = 256;
+  return config;
+}
+
+Lines broken(const Config& config) {
+  return broken_rules(config, ConfigUse::kTrain);
+}
+
+// What breaks when `change` is applied to a good configuration.
+template <class Change>
+Lines broken_by(const Change& change) {
+  Config config = good();
+  change(config);
+  return broken(config);
+}
+
+TEST(Rules, HoldForGoodConfigurations) {
+  EXPECT_EQ(broken(good()), Lines{});
+  EXPECT_EQ(broken(good_dense()), Lines{});
+}
+
+TEST(Rules, HeadsDivideHiddenSize) {
+  EXPECT_EQ(broken_by([](Config& c) { c.model.num_attention_heads = 3; }),
+            Lines{"model.hidden_size (64) must be a multiple of model.num_attention_heads (3), or "
+                  "model.head_dim be given"});
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.model.num_attention_heads = 3;
+              c.model.head_dim = 16;
+            }),
+            Lines{});
+}
+
+TEST(Rules, HeadDimIsEven) {
+  EXPECT_EQ(broken_by([](Config& c) { c.model.head_dim = 15; }),
+            Lines{"model.head_dim (15) must be even: rotary positions turn pairs of features"});
+  EXPECT_EQ(broken_by([](Config& c) { c.model.num_attention_heads = 64; }),
+            Lines{"model.hidden_size / model.num_attention_heads (64 / 64 = 1) must be even: "
+                  "rotary positions turn pairs of features"});
+}
+
+TEST(Rules, QueryGroupsDivideHeads) {
+  EXPECT_EQ(
+      broken_by([](Config& c) { c.model.num_query_groups = 3; }),
+      Lines{"model.num_attention_heads (4) must be a multiple of model.num_query_groups (3)"});
+}
+
+TEST(Rules, LayersHaveAWidth) {
+  EXPECT_EQ(broken_by([](Config& c) { c.moe.num_experts = 0; }),
+            Lines{"model.ffn_hidden_size must be given: moe.num_experts is 0, so that every layer "
+                  "is dense"});
+  EXPECT_EQ(broken_by([](Config& c) { c.moe.first_dense_layers = 1; }),
+            Lines{"model.ffn_hidden_size must be given: moe.first_dense_layers is 1"});
+  EXPECT_EQ(broken_by([](Config& c) { c.moe.ffn_hidden_size = 0; }),
+            Lines{"moe.ffn_hidden_size must be given: moe.num_experts is 8"});
+}
+
+TEST(Rules, ThereAreEnoughExperts) {
+  EXPECT_EQ(broken_by([](Config& c) { c.moe.top_k = 9; }),
+            Lines{"moe.top_k (9) must not exceed moe.num_experts (8)"});
+}
+
+TEST(Rules, DenseLayersFitIntoTheModel) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.model.ffn_hidden_size = 256;
+              c.moe.first_dense_layers = 3;
+            }),
+            Lines{"moe.first_dense_layers (3) must not exceed model.num_layers (2)"});
+}
+
+TEST(Rules, ExpertBiasNeedsSigmoid) {
+  EXPECT_EQ(broken_by([](Config& c) { c.moe.expert_bias = true; }),
+            Lines{"moe.expert_bias (true) needs moe.score_function sigmoid, got softmax"});
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.moe.expert_bias = true;
+              c.moe.score_function = ScoreFunction::kSigmoid;
+            }),
+            Lines{});
+}
+
+TEST(Rules, TheRouterGetsAGradient) {
+  const auto top_1 = [](ScoreFunction score_function, bool pre_softmax, bool renormalize) {
+    Config config = good();
+    config.moe.top_k = 1;
+    config.moe.score_function = score_function;
+    config.moe.pre_softmax = pre_softmax;
+    config.moe.renormalize = renormalize;
+    return config;
+  };
+  const Lines renormalized = {
+      "moe.top_k (1) with moe.renormalize (true) gives the router no gradient: the one weight is "
+      "always 1; set moe.renormalize to false or moe.top_k to 2 or more"};
+  const Lines post_softmax = {
+      "moe.top_k (1) with moe.pre_softmax (false) gives the router no gradient: the one weight is "
+      "always 1; set moe.pre_softmax to true or moe.top_k to 2 or more"};
+  EXPECT_EQ(broken(top_1(ScoreFunction::kSoftmax, true, true)), renormalized);
+  EXPECT_EQ(broken(top_1(ScoreFunction::kSigmoid, false, true)), renormalized);
+  EXPECT_EQ(broken(top_1(ScoreFunction::kSoftmax, false, false)), post_softmax);
+  EXPECT_EQ(broken(top_1(ScoreFunction::kSoftmax, true, false)), Lines{});
+  EXPECT_EQ(broken(top_1(ScoreFunction::kSigmoid, false, false)), Lines{});
+  // A published model may be made like that: only training it is refused.
+  EXPECT_EQ(broken_rules(top_1(ScoreFunction::kSigmoid, false, true), ConfigUse::kDescribe), Lines{});
+}
+
+TEST(Rules, MicroBatchesFillTheBatch) {
+  EXPECT_EQ(broken_by([](Config& c) { c.train.micro_batch_size = 3; }),
+            Lines{"train.global_batch_size (8) must be a multiple of train.micro_batch_size (3)"});
+}
+
+TEST(Rules, TrainingEnds) {
+  EXPECT_EQ(broken_by([](Config& c) { c.train.steps = 0; }),
+            Lines{"train.steps or train.minutes must be given: both are 0, the run would not end"});
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.train.steps = 0;
+              c.train.minutes = 0.5;
+            }),
+            Lines{});
+}
+
+TEST(Rules, TheLearningRateFalls) {
+  EXPECT_EQ(broken_by([](Config& c) { c.optimizer.min_lr = 0.01; }),
+            Lines{"optimizer.min_lr (0.01) must not exceed optimizer.lr (0.001)"});
+}
+
+TEST(Rules, RefuseWhatIsNotBuiltYet) {
+  EXPECT_EQ(broken_by([](Config& c) { c.parallel.pipeline_size = 2; }),
+            Lines{"parallel.pipeline_size (2) must be 1: pipeline parallelism is not built yet"});
+  EXPECT_EQ(
+      broken_by([](Config& c) { c.parallel.virtual_pipeline_size = 2; }),
+      Lines{"parallel.virtual_pipeline_size (2) must be 1: pipeline parallelism is not built yet"});
+  EXPECT_EQ(broken_by([](Config& c) { c.parallel.context_size = 2; }),
+            Lines{"parallel.context_size (2) must be 1: context parallelism is not built yet"});
+}
+
+TEST(Rules, TheOrderNamesEveryAxis) {
+  for (const char* order : {"tp-cp-dp-pp", "tp-cp-ep-dp-pp-", "tp-tp-ep-dp-pp", "tp,cp,ep,dp,pp",
+                            "", "TP-CP-EP-DP-PP"}) {
+    EXPECT_EQ(broken_by([&](Config& c) { c.parallel.order = order; }),
+              Lines{"parallel.order (\"" + std::string(order) +
+                    "\") must name tp, cp, ep, dp and pp once each, joined by dashes, as in "
+                    "tp-cp-ep-dp-pp"});
+  }
+  EXPECT_EQ(broken_by([](Config& c) { c.parallel.order = "pp-dp-ep-cp-tp"; }), Lines{});
+}
+
+TEST(Rules, TensorRanksShareQueryGroups) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.model.num_query_groups = 2;
+              c.parallel.tensor_size = 4;
+            }),
+            Lines{"model.num_query_groups (2) must be a multiple of parallel.tensor_size (4): "
+                  "copies of key and value heads are not built yet"});
+  EXPECT_EQ(broken_by([](Config& c) { c.parallel.tensor_size = 8; }),
+            Lines{"model.num_attention_heads (4) must be a multiple of parallel.tensor_size (8): "
+                  "copies of key and value heads are not built yet"});
+}
+
+TEST(Rules, TensorRanksShareWidths) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.parallel.tensor_size = 4;
+              c.model.vocab_size = 258;
+              c.moe.shared_expert_ffn_hidden_size = 50;
+              c.moe.first_dense_layers = 1;
+              c.model.ffn_hidden_size = 30;
+            }),
+            (Lines{"model.vocab_size (258) must be a multiple of parallel.tensor_size (4)",
+                   "model.ffn_hidden_size (30) must be a multiple of parallel.tensor_size (4)",
+                   "moe.shared_expert_ffn_hidden_size (50) must be a multiple of "
+                   "parallel.tensor_size (4)"}));
+  // The width of a layer that does not exist may be anything.
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.parallel.tensor_size = 4;
+              c.model.ffn_hidden_size = 30;
+            }),
+            Lines{});
+}
+
+TEST(Rules, ExpertRanksShareExperts) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.moe.num_experts = 60;
+              c.parallel.expert_size = 8;
+            }),
+            Lines{"moe.num_experts (60) must be a multiple of parallel.expert_size (8)"});
+  EXPECT_EQ(
+      broken_by([](Config& c) { c.parallel.expert_tensor_size = 5; }),
+      Lines{"moe.ffn_hidden_size (96) must be a multiple of parallel.expert_tensor_size (5)"});
+}
+
+TEST(Rules, SequenceParallelDividesTokens) {
+  const auto change = [](Config& c) {
+    c.parallel.tensor_size = 2;
+    c.parallel.sequence_parallel = true;
+    c.data.sequence_length = 101;
+  };
+  EXPECT_EQ(
+      broken_by(change),
+      Lines{"train.micro_batch_size x data.sequence_length (1 x 101 = 101) must be a multiple "
+            "of parallel.tensor_size (2) for parallel.sequence_parallel"});
+}
+
+TEST(Rules, AreAllReportedAtOnceByAnException) {
+  Config config = good();
+  config.moe.top_k = 9;
+  config.parallel.context_size = 2;
+  EXPECT_EQ(message_of<ConfigError>([&] { check_rules(config, ConfigUse::kTrain); }),
+            "moe.top_k (9) must not exceed moe.num_experts (8)\n"
+            "parallel.context_size (2) must be 1: context parallelism is not built yet");
+  EXPECT_NO_THROW(check_rules(good(), ConfigUse::kTrain));
+}
+
+TEST(Rules, RefuseZerosInsteadOfDividingByThem) {
+  EXPECT_EQ(broken_rules(Config{}, ConfigUse::kDescribe).front(),
+            "model.hidden_size (0) must be a multiple of model.num_attention_heads (0), or "
+            "model.head_dim be given");
+}
+
+TEST(WorldRules, DenseRanksFillTheWorld) {
+  Config config = good();
+  config.parallel.tensor_size = 4;
+  EXPECT_EQ(broken_rules_of_world(config, 8), Lines{});
+  EXPECT_EQ(broken_rules_of_world(config, 6),
+            Lines{"the number of ranks (6) must be a multiple of parallel.tensor_size x "
+                  "parallel.pipeline_size x parallel.context_size (4 x 1 x 1 = 4)"});
+}
+
+TEST(WorldRules, ExpertRanksFillTheWorld) {
+  Config config = good();
+  config.parallel.expert_size = 4;
+  config.parallel.expert_tensor_size = 2;
+  EXPECT_EQ(broken_rules_of_world(config, 8), Lines{});
+  EXPECT_EQ(broken_rules_of_world(config, 4),
+            Lines{"the number of ranks (4) must be a multiple of parallel.expert_size x "
+                  "parallel.expert_tensor_size x parallel.pipeline_size (4 x 2 x 1 = 8)"});
+}
+
+TEST(WorldRules, DataRanksShareTheBatch) {
+  Config config = good();
+  config.parallel.tensor_size = 2;
+  config.train.micro_batch_size = 4;
+  EXPECT_EQ(broken_rules_of_world(config, 4), Lines{});
+  EXPECT_EQ(message_of<ConfigError>([&] { check_rules_of_world(config, 6); }),
+            "train.global_batch_size (8) must be a multiple of train.micro_batch_size x "
+            "data-parallel ranks (4 x 3 = 12); 6 ranks / (tensor 2 x pipeline 1 x context 1) leave "
+            "3 data-parallel");
+}
+
+// --- Warnings
+
+// What is warned about when every setting has been given by hand.
+Lines warned(const Config& config) {
+  Origins origins;
+  for (const Setting& setting : settings()) {
+    origins.set(setting.name, "run.yaml:1");
+  }
+  return warnings_about(config, origins);
+}
+
+TEST(Warnings, AreNoneWhenEverythingHasAnEffect) {
+  EXPECT_EQ(warned(good()), Lines{});
+  EXPECT_EQ(warned(good_dense()), Lines{});
+}
+
+TEST(Warnings, NameMoeSettingsOfADenseModel) {
+  Config config = good_dense();
+  config.moe.top_k = 4;
+  config.parallel.expert_size = 2;
+  EXPECT_EQ(warned(config),
+            (Lines{"moe.top_k (4) has no effect: moe.num_experts is 0 [run.yaml:1]",
+                   "parallel.expert_size (2) has no effect: moe.num_experts is 0 [run.yaml:1]"}));
+}
+
+TEST(Warnings, SayNothingAboutDefaults) {
+  Config config = good_dense();
+  config.moe.top_k = 4;
+  EXPECT_EQ(warnings_about(config, Origins{}), Lines{});
+}
+
+TEST(Warnings, NameSettingsThatAnotherOneSwitchesOff) {
+  const auto warned_by = [](const auto& change) {
+    Config config = good();
+    change(config);
+    return warned(config);
+  };
+  EXPECT_EQ(warned_by([](Config& c) { c.moe.renormalize = true; }),
+            Lines{"moe.renormalize (true) has no effect: moe.pre_softmax is false: softmax over "
+                  "the chosen experts sums to 1 already [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.moe.score_function = ScoreFunction::kSigmoid;
+              c.moe.pre_softmax = true;
+            }),
+            Lines{"moe.pre_softmax (true) has no effect: moe.score_function is sigmoid "
+                  "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.moe.bias_update_rate = 0.01; }),
+            Lines{"moe.bias_update_rate (0.01) has no effect: moe.expert_bias is false "
+                  "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.model.ffn_hidden_size = 256; }),
+            Lines{"model.ffn_hidden_size (256) has no effect: no layer is dense: "
+                  "moe.first_dense_layers is 0 [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.moe.first_dense_layers = 2; }),
+            Lines{"moe.num_experts (8) has no effect: moe.first_dense_layers makes every layer "
+                  "dense [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.parallel.sequence_parallel = true; }),
+            Lines{"parallel.sequence_parallel (true) has no effect: parallel.tensor_size is 1 "
+                  "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.optimizer.schedule = LrSchedule::kConstant;
+              c.optimizer.min_lr = 1e-4;
+            }),
+            Lines{"optimizer.min_lr (0.0001) has no effect: optimizer.schedule is constant "
+                  "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.train.eval_every = 5; }),
+            Lines{"train.eval_every (5) has no effect: data.eval is empty [run.yaml:1]"});
+}
+
+TEST(Warnings, NameAWarmUpLongerThanTheRun) {
+  Config config = good();
+  config.optimizer.warmup_steps = 100;
+  EXPECT_EQ(warned(config), Lines{"optimizer.lr (0.001) is never reached: optimizer.warmup_steps "
+                                  "(100) exceeds train.steps (20)"});
+}
+
+}  // namespace
+}  // namespace switchyard

@@ -1,0 +1,167 @@
+#include "config/settings.h"
+
+#include <gtest/gtest.h>
+
+#include "config/example.h"
+
+namespace switchyard {
+namespace {
+
+// Scripts and recipes rely on these names. Renaming one breaks them: do it on purpose only.
+const std::vector<std::string> kAllNames = {
+    "run.dir",
+    "run.seed",
+    "model.num_layers",
+    "model.hidden_size",
+    "model.ffn_hidden_size",
+    "model.num_attention_heads",
+    "model.num_query_groups",
+    "model.head_dim",
+    "model.vocab_size",
+    "model.rotary_base",
+    "model.norm_epsilon",
+    "model.tie_embeddings",
+    "model.init_std",
+    "moe.num_experts",
+    "moe.top_k",
+    "moe.ffn_hidden_size",
+    "moe.first_dense_layers",
+    "moe.shared_expert_ffn_hidden_size",
+    "moe.score_function",
+    "moe.pre_softmax",
+    "moe.renormalize",
+    "moe.scaling_factor",
+    "moe.expert_bias",
+    "moe.bias_update_rate",
+    "moe.aux_loss_coeff",
+    "moe.z_loss_coeff",
+    "moe.dispatcher",
+    "data.train",
+    "data.eval",
+    "data.tokenizer",
+    "data.sequence_length",
+    "train.steps",
+    "train.minutes",
+    "train.global_batch_size",
+    "train.micro_batch_size",
+    "train.precision",
+    "train.recompute",
+    "train.eval_every",
+    "train.eval_batches",
+    "train.threads",
+    "train.log_every",
+    "optimizer.lr",
+    "optimizer.min_lr",
+    "optimizer.warmup_steps",
+    "optimizer.schedule",
+    "optimizer.beta1",
+    "optimizer.beta2",
+    "optimizer.epsilon",
+    "optimizer.weight_decay",
+    "optimizer.clip_grad_norm",
+    "parallel.tensor_size",
+    "parallel.pipeline_size",
+    "parallel.virtual_pipeline_size",
+    "parallel.context_size",
+    "parallel.expert_size",
+    "parallel.expert_tensor_size",
+    "parallel.sequence_parallel",
+    "parallel.order",
+    "parallel.timeout_s",
+    "checkpoint.every",
+    "checkpoint.keep",
+    "metrics.tensorboard",
+};
+
+TEST(Settings, HaveTheNamesThatScriptsRelyOn) {
+  std::vector<std::string> names;
+  for (const Setting& setting : settings()) {
+    names.push_back(setting.name);
+  }
+  EXPECT_EQ(names, kAllNames);
+}
+
+TEST(Settings, AcceptTheirOwnDefaults) {
+  for (const Setting& setting : settings()) {
+    Config config;
+    const std::string text = setting.print(config);
+    const bool is_quoted = text.front() == '"';
+    const RawValue raw =
+        text == "[]" ? RawValue{{}, true}
+                     : RawValue{{is_quoted ? text.substr(1, text.size() - 2) : text}, false};
+    if (setting.need == Need::kOptional) {
+      EXPECT_EQ(setting.read(raw, config), "") << setting.name;
+      EXPECT_TRUE(setting.has_default_value(config)) << setting.name;
+    }
+  }
+}
+
+TEST(Settings, ChangeTheirOwnValueAndNoOther) {
+  const Config changed = config_without_defaults();
+  for (const Setting& setting : settings()) {
+    const std::string text = setting.print(changed);
+    EXPECT_FALSE(setting.has_default_value(changed)) << setting.name << " " << text;
+    Config config;
+    const std::string word = text.substr(text.find_first_not_of("[\""));
+    setting.read({{word.substr(0, word.find_last_not_of("]\"") + 1)}, false}, config);
+    for (const Setting& other : settings()) {
+      EXPECT_EQ(other.has_default_value(config), other.name != setting.name)
+          << setting.name << " " << other.name;
+    }
+  }
+}
+
+TEST(Settings, ReachTheMembersOfTheirNames) {
+  Config config;
+  find_setting("moe.top_k")->read({{"5"}, false}, config);
+  find_setting("optimizer.min_lr")->read({{"0.25"}, false}, config);
+  find_setting("train.precision")->read({{"bf16"}, false}, config);
+  find_setting("data.eval")->read({{"a", "b"}, true}, config);
+  EXPECT_EQ(config.moe.top_k, 5);
+  EXPECT_EQ(config.optimizer.min_lr, 0.25);
+  EXPECT_EQ(config.train.precision, Precision::kBf16);
+  EXPECT_EQ(config.data.eval, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(Settings, ExplainThemselvesInASentenceWithoutAFullStop) {
+  for (const Setting& setting : settings()) {
+    EXPECT_GT(setting.help.size(), 10U) << setting.name;
+    EXPECT_NE(setting.help.back(), '.') << setting.name;
+    EXPECT_EQ(setting.help.find('|'), std::string::npos) << setting.name << " breaks the table";
+  }
+}
+
+TEST(MeantSetting, LooksAtOtherNamesThenOtherSectionsThenMisspellings) {
+  EXPECT_EQ(meant_setting("moe", "num_experts_per_tok"), "moe.top_k");
+  EXPECT_EQ(meant_setting("train", "learning_rate"), "optimizer.lr");
+  EXPECT_EQ(meant_setting("model", "top_k"), "moe.top_k");
+  EXPECT_EQ(meant_setting("moe", "num_expert"), "moe.num_experts");
+  EXPECT_EQ(meant_setting("model", "topk"), "moe.top_k");
+  EXPECT_EQ(meant_setting("run", "dri"), "run.dir");
+  EXPECT_EQ(meant_setting("no_section", "warmup_step"), "optimizer.warmup_steps");
+  EXPECT_EQ(meant_setting("moe", "banana"), "");
+}
+
+TEST(MeantSectionOrSetting, KnowsSectionsToo) {
+  EXPECT_EQ(meant_section_or_setting("modle"), "model");
+  EXPECT_EQ(meant_section_or_setting("training"), "train");
+  EXPECT_EQ(meant_section_or_setting("checkpointing"), "checkpoint");
+  EXPECT_EQ(meant_section_or_setting("train_iters"), "train.steps");
+  EXPECT_EQ(meant_section_or_setting("lr"), "optimizer.lr");
+  EXPECT_EQ(meant_section_or_setting("banana"), "");
+}
+
+TEST(ModelConfig, DerivesWhatIsZero) {
+  ModelConfig model;
+  model.hidden_size = 96;
+  model.num_attention_heads = 6;
+  EXPECT_EQ(model.head_size(), 16);
+  EXPECT_EQ(model.query_groups(), 6);
+  model.head_dim = 32;
+  model.num_query_groups = 2;
+  EXPECT_EQ(model.head_size(), 32);
+  EXPECT_EQ(model.query_groups(), 2);
+}
+
+}  // namespace
+}  // namespace switchyard
