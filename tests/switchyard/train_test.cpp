@@ -1,0 +1,303 @@
+// Runs of the built program: train, stop, resume, evaluate, generate, and what it refuses.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "base/exit_code.h"
+#include "switchyard/run_program.h"
+
+namespace switchyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// metrics.jsonl without what depends on the clock: the last keys of each line.
+std::string timeless_metrics(const fs::path& run) {
+  std::ifstream file(run / "metrics.jsonl");
+  std::string all;
+  for (std::string line; std::getline(file, line);) {
+    all += line.substr(0, line.find(",\"step_time_s\"")) + "\n";
+  }
+  return all;
+}
+
+int code(ExitCode code) { return static_cast<int>(code); }
+
+// A folder with a small text, tokenized, and the settings of a small model.
+class TrainCommand : public testing::Test {
+ protected:
+  TrainCommand()
+      : folder_(fs::path(testing::TempDir()) /
+                fmt::format("train_{}_{}", getpid(),
+                            testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    std::string text;
+    for (int i = 0; i < 600; ++i) {
+      text += fmt::format("line {} of {} is {}\n", i, i * i % 97, i % 3 == 0 ? "odd" : "even");
+    }
+    write(folder_ / "text.txt", text);
+    EXPECT_EQ(run_program(fmt::format("tokenize {0}/text.txt --out {0}/set", folder_.string()))
+                  .exit_code,
+              0);
+    write(folder_ / "run.yaml", R"(
+model:
+  num_layers: 2
+  hidden_size: 16
+  num_attention_heads: 2
+moe:
+  num_experts: 4
+  ffn_hidden_size: 16
+  aux_loss_coeff: 0.01
+data:
+  train: [)" + (folder_ / "set").string() +
+                                      R"(]
+  eval: [)" + (folder_ / "set").string() +
+                                      R"(]
+  sequence_length: 32
+train:
+  steps: 20
+  global_batch_size: 4
+  micro_batch_size: 2
+  threads: 2
+  eval_batches: 2
+optimizer:
+  lr: 1e-2
+  warmup_steps: 4
+checkpoint:
+  keep: 10
+)");
+  }
+  ~TrainCommand() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  // `run` is a folder of its own.
+  std::string command(const std::string& run, const std::string& settings = "") const {
+    return fmt::format("train {} run.dir={} {}", path("run.yaml"), path(run), settings);
+  }
+  ProgramResult train(const std::string& run, const std::string& settings = "") const {
+    return run_program(command(run, settings));
+  }
+
+  // Starts a run, waits until `file` is there, then sends `signal`. Returns its exit code, 128 + signal when
+  // it was killed.
+  int train_until(const std::string& run, const std::string& settings, const std::string& file,
+                  const std::string& signal) const {
+    const std::string line =
+        fmt::format("{} >/dev/null 2>&1 & pid=$!; n=0; while [ ! -e {} ] && [ $n -lt 3000 ]; do "
+                    "sleep 0.01; n=$((n+1)); done; kill -{} $pid; wait $pid; echo code $?",
+                    command(run, settings), path(file), signal);
+    const std::string output = run_program(line).output;
+    const size_t at = output.rfind("code ");
+    return at == std::string::npos ? -1 : std::stoi(output.substr(at + 5));
+  }
+
+  fs::path folder_;
+};
+
+void expect_equal_runs(const fs::path& one, const fs::path& other, int64_t step) {
+  const std::string name = fmt::format("checkpoints/step_{}/rank_00000.safetensors", step);
+  const std::string bytes = read(one / name);
+  EXPECT_GT(bytes.size(), 1000U);
+  EXPECT_TRUE(bytes == read(other / name)) << "weights or moments differ";
+  EXPECT_EQ(timeless_metrics(one), timeless_metrics(other));
+  EXPECT_NE(timeless_metrics(one).find(fmt::format("\"step\":{},", step)), std::string::npos);
+}
+
+TEST_F(TrainCommand, ResumesAKilledRunToTheSameBytes) {
+  for (const char* precision : {"fp32", "bf16", "fp64"}) {
+    const std::string settings = fmt::format("train.precision={} checkpoint.every=8", precision);
+    const std::string whole = fmt::format("whole_{}", precision);
+    const std::string killed = fmt::format("killed_{}", precision);
+    ASSERT_EQ(train(whole, settings).exit_code, 0);
+    // Killed some steps after the checkpoint of step 8; slowed by evaluations, so that it is not done first.
+    EXPECT_EQ(train_until(killed, settings, killed + "/checkpoints/step_8/record.json", "KILL"),
+              128 + 9);
+    ASSERT_FALSE(fs::exists(folder_ / killed / "checkpoints/step_20"));
+    const ProgramResult resumed = train(killed, settings);
+    EXPECT_EQ(resumed.exit_code, 0);
+    EXPECT_NE(resumed.output.find("resuming"), std::string::npos) << resumed.output;
+    expect_equal_runs(folder_ / whole, folder_ / killed, 20);
+  }
+}
+
+TEST_F(TrainCommand, SavesAfterTheStepWhenAskedToStopAndGoesOnLater) {
+  ASSERT_EQ(train("whole").exit_code, 0);
+  EXPECT_EQ(train_until("stopped", "", "stopped/metrics.jsonl", "TERM"),
+            code(ExitCode::kStoppedSaved));
+  EXPECT_TRUE(fs::exists(folder_ / "stopped/checkpoints/latest"));
+  EXPECT_EQ(train("stopped").exit_code, 0);
+  expect_equal_runs(folder_ / "whole", folder_ / "stopped", 20);
+}
+
+TEST_F(TrainCommand, GivesTheSameBytesWhenRunAgain) {
+  ASSERT_EQ(train("one").exit_code, 0);
+  ASSERT_EQ(train("two").exit_code, 0);
+  expect_equal_runs(folder_ / "one", folder_ / "two", 20);
+}
+
+TEST_F(TrainCommand, RecomputingGivesTheSameBytes) {
+  ASSERT_EQ(train("kept").exit_code, 0);
+  ASSERT_EQ(train("recomputed", "train.recompute=full").exit_code, 0);
+  expect_equal_runs(folder_ / "kept", folder_ / "recomputed", 20);
+}
+
+TEST_F(TrainCommand, HasNothingToDoForAFinishedRun) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  const std::string before = read(folder_ / "run/metrics.jsonl");
+  EXPECT_EQ(train("run").exit_code, 0);
+  EXPECT_EQ(read(folder_ / "run/metrics.jsonl"), before);
+}
+
+TEST_F(TrainCommand, FallsBackToTheCheckpointBeforeADamagedOne) {
+  ASSERT_EQ(train("run", "checkpoint.every=8").exit_code, 0);
+  const std::string whole = timeless_metrics(folder_ / "run");
+  const fs::path damaged = folder_ / "run/checkpoints/step_20/rank_00000.safetensors";
+  std::string bytes = read(damaged);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write(damaged, bytes);
+  const ProgramResult resumed = train("run", "checkpoint.every=8");
+  EXPECT_EQ(resumed.exit_code, 0);
+  EXPECT_NE(resumed.output.find("step_20"), std::string::npos) << resumed.output;
+  EXPECT_NE(resumed.output.find("at step 16"), std::string::npos) << resumed.output;
+  EXPECT_EQ(timeless_metrics(folder_ / "run"), whole);
+}
+
+TEST_F(TrainCommand, RefusesTheDirectoryOfAnotherRun) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  const ProgramResult refused = train("run", "optimizer.lr=2e-2");
+  EXPECT_EQ(refused.exit_code, code(ExitCode::kRefusedConfig));
+  EXPECT_NE(refused.output.find("holds another run: optimizer.lr: 0.01 in the checkpoint, 0.02 now"),
+            std::string::npos)
+      << refused.output;
+  EXPECT_EQ(train("run", "optimizer.lr=2e-2 --accept-changes").exit_code, 0);
+}
+
+TEST_F(TrainCommand, RefusesADirectoryInUse) {
+  const std::string both = fmt::format(
+      "{0} >/dev/null 2>&1 & pid=$!; n=0; while [ ! -e {1} ] && [ $n -lt 3000 ]; do sleep 0.01; "
+      "n=$((n+1)); done; {2} {0}; echo code $?; kill -KILL $pid",
+      command("run", "train.steps=100000"), path("run/metrics.jsonl"), program_path());
+  const std::string output = run_program(both).output;
+  EXPECT_NE(output.find("in use"), std::string::npos) << output;
+  EXPECT_NE(output.find("code 3"), std::string::npos) << output;
+}
+
+TEST_F(TrainCommand, NamesWhatIsWrongWithTheData) {
+  write(folder_ / "tiny.txt", "too short");
+  ASSERT_EQ(
+      run_program(fmt::format("tokenize {0}/tiny.txt --out {0}/tiny", folder_.string())).exit_code, 0);
+  const ProgramResult tiny = train("run", "data.train=[" + path("tiny") + "]");
+  EXPECT_EQ(tiny.exit_code, code(ExitCode::kBadFile));
+  EXPECT_NE(tiny.output.find(path("tiny")), std::string::npos) << tiny.output;
+  const ProgramResult missing = train("run", "data.train=[" + path("nothing") + "]");
+  EXPECT_EQ(missing.exit_code, code(ExitCode::kBadFile));
+  EXPECT_NE(missing.output.find(path("nothing")), std::string::npos) << missing.output;
+  EXPECT_FALSE(fs::exists(folder_ / "run")) << "nothing may be written for a refused run";
+}
+
+TEST_F(TrainCommand, NamesEveryWrongSettingAndWritesNothing) {
+  const ProgramResult refused = train("run", "moe.top_k=5 model.hiden_size=4 train.steps=many");
+  EXPECT_EQ(refused.exit_code, code(ExitCode::kRefusedConfig));
+  EXPECT_NE(refused.output.find("model.hidden_size"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("train.steps"), std::string::npos) << refused.output;
+  const ProgramResult rule = train("run", "moe.top_k=5");
+  EXPECT_NE(rule.output.find("moe.top_k (5) must not exceed moe.num_experts (4)"),
+            std::string::npos)
+      << rule.output;
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+}
+
+TEST_F(TrainCommand, RefusesALayoutThatCannotBeWithItsArithmetic) {
+  const ProgramResult refused = train("run", "parallel.tensor_size=2");
+  EXPECT_EQ(refused.exit_code, code(ExitCode::kRefusedConfig));
+  EXPECT_NE(refused.output.find("parallel.tensor_size"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("1"), std::string::npos) << refused.output;
+}
+
+TEST_F(TrainCommand, SaysThatItCannotWriteWhereTheRunShallLie) {
+  const ProgramResult refused = run_program(
+      fmt::format("train {} run.dir=/proc/nowhere", path("run.yaml")));
+  EXPECT_EQ(refused.exit_code, code(ExitCode::kBadFile));
+  EXPECT_NE(refused.output.find("/proc/nowhere"), std::string::npos) << refused.output;
+}
+
+TEST_F(TrainCommand, StopsWithItsOwnCodeWhenTheLossIsNotFinite) {
+  const ProgramResult diverged = train("run", "optimizer.lr=100 model.init_std=10 "
+                                              "optimizer.clip_grad_norm=0 optimizer.warmup_steps=0 "
+                                              "train.steps=400");
+  EXPECT_EQ(diverged.exit_code, code(ExitCode::kDiverged)) << diverged.output;
+  EXPECT_NE(diverged.output.find("diverged"), std::string::npos) << diverged.output;
+}
+
+TEST_F(TrainCommand, RunsOverSeveralRanksToTheSameLosses) {
+  ASSERT_EQ(train("one", "train.precision=fp64").exit_code, 0);
+  const std::string settings = "train.precision=fp64 parallel.tensor_size=2 parallel.expert_size=2 "
+                               "train.threads=1";
+  const std::string line = fmt::format(
+      "{0} & first=$!; RANK=1 WORLD_SIZE=2 MASTER_PORT={2} {1} {0}; second=$?; wait $first; "
+      "echo codes $? $second",
+      command("two", settings), program_path(), 20000 + getpid() % 20000);
+  const std::string output =
+      run_program_with("RANK=0 WORLD_SIZE=2 MASTER_PORT=" + std::to_string(20000 + getpid() % 20000),
+                       line)
+          .output;
+  EXPECT_NE(output.find("codes 0 0"), std::string::npos) << output;
+  std::ifstream one(folder_ / "one/metrics.jsonl");
+  std::ifstream two(folder_ / "two/metrics.jsonl");
+  int num_lines = 0;
+  for (std::string a, b; std::getline(one, a) && std::getline(two, b); ++num_lines) {
+    const auto loss = [](const std::string& text) {
+      const size_t at = text.find("\"loss\":");
+      return std::stod(text.substr(at + 7));
+    };
+    EXPECT_NEAR(loss(a), loss(b), 1e-9);
+  }
+  EXPECT_EQ(num_lines, 20);
+  // What two ranks saved is evaluated, and goes on, on one.
+  const ProgramResult evaluated = run_program(
+      fmt::format("eval {} --data {}", path("two"), path("set")));
+  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+}
+
+TEST_F(TrainCommand, EvaluatesAndGeneratesFromTheRun) {
+  ASSERT_EQ(train("run", "train.eval_batches=0").exit_code, 0);
+  const ProgramResult evaluated =
+      run_program(fmt::format("eval {} --data {} --batch-size 3", path("run"), path("set")));
+  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  EXPECT_NE(evaluated.output.find("nats per token"), std::string::npos);
+  const std::string words = fmt::format(
+      "generate {} --prompt \"line 7\" --max-tokens 40 --temperature 0.8 --seed 5", path("run"));
+  const ProgramResult first = run_program(words);
+  EXPECT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_EQ(first.output.substr(0, 6), "line 7");
+  EXPECT_GT(first.output.size(), 20U);
+  EXPECT_EQ(run_program(words).output, first.output);
+  const ProgramResult nothing =
+      run_program(fmt::format("generate {} --prompt \"\"", path("run")));
+  EXPECT_EQ(nothing.exit_code, code(ExitCode::kRefusedConfig));
+  EXPECT_EQ(nothing.output, "error: the prompt is empty: give at least one character\n");
+  const ProgramResult no_model = run_program("generate /nowhere --prompt x");
+  EXPECT_EQ(no_model.exit_code, code(ExitCode::kBadFile)) << no_model.output;
+}
+
+}  // namespace
+}  // namespace switchyard
