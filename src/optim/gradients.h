@@ -21,8 +21,9 @@ constexpr int64_t kGradientBucketBytes = int64_t{16} << 20;
 //
 // Gradients of at least bucket_bytes / 16 are reduced where they are; smaller ones are packed, per
 // group, into buckets of at most bucket_bytes, one collective each. The next bucket is packed while
-// one travels. A group of one rank copies nothing. (8 million fp32 elements over 2 ranks on 2 cores:
-// in tensors of 1000 740 ms unpacked, 74 packed; of 64,000 250 and 27; of a million 30 and 32.)
+// one travels. A group of one rank copies nothing. (8 million fp32 elements over 2 ranks on 2
+// cores: in tensors of 1000 740 ms unpacked, 74 packed; of 64,000 250 and 27; of a million 30
+// and 32.)
 //
 // Collective over the world, between pipeline stages excepted. Deterministic: the order of every
 // sum is fixed by the declarations.
