@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 
@@ -11,6 +12,7 @@
 #include "base/exit_code.h"
 #include "command_line.h"
 #include "commands.h"
+#include "openmp_waiting.h"
 
 namespace switchyard {
 namespace {
@@ -22,7 +24,8 @@ constexpr std::string_view kBugAdvice =
 void print_error(std::string_view message) {
   while (!message.empty()) {
     const size_t end = std::min(message.find('\n'), message.size());
-    fmt::print(stderr, "error: {}\n", message.substr(0, end));
+    const std::string line = fmt::format("error: {}\n", message.substr(0, end));
+    std::fputs(line.c_str(), stderr);  // does not throw when nobody listens
     message.remove_prefix(std::min(end + 1, message.size()));
   }
 }
@@ -43,6 +46,11 @@ ExitCode run_command(const Command& command) {
       print_error(kBugAdvice);
     }
     return error.exit_code();
+  } catch (const std::system_error& error) {  // the machine refused: a full disk, a forbidden path
+    print_error(std::ferror(stdout) != 0
+                    ? fmt::format("cannot write to standard output: {}", error.code().message())
+                    : error.what());
+    return ExitCode::kBadFile;
   } catch (const std::exception& error) {
     print_error(error.what());
     print_error(kBugAdvice);
@@ -82,5 +90,6 @@ ExitCode run_program(int num_words, const char* const* words) {
 }  // namespace switchyard
 
 int main(int argc, char** argv) {
+  switchyard::give_waiting_cores_away(argv);
   return static_cast<int>(switchyard::run_program(argc, argv));
 }

@@ -104,9 +104,16 @@ TEST_F(ConfigCommand, ListsAllKeys) {
 }
 
 TEST_F(ConfigCommand, ReportsAFullDisk) {
-  const ProgramResult result = run_program("config keys 2>&1 >/dev/full");
+  const ProgramResult result = run_program("config keys >/dev/full");
   EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kBadFile));
   EXPECT_EQ(result.output, "error: cannot write to standard output: No space left on device\n");
+}
+
+TEST_F(ConfigCommand, KeepsItsExitCodeWhenErrorsCannotBeWritten) {
+  EXPECT_EQ(run_program("config show no.yaml 2>/dev/full").exit_code,
+            static_cast<int>(ExitCode::kBadFile));
+  EXPECT_EQ(run_program("config kyes 2>/dev/full").exit_code,
+            static_cast<int>(ExitCode::kRefusedConfig));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ ProgramResult run_program(const std::string& words) {
 }
 
 ProgramResult run_program_with(const std::string& variables, const std::string& words) {
-  const std::string line = variables + " " + program_path() + " " + words + " 2>&1";
+  const std::string line = "{ " + variables + " " + program_path() + " " + words + "\n} 2>&1";
   FILE* pipe = popen(line.c_str(), "r");
   if (pipe == nullptr) {
     throw std::runtime_error("cannot start " + line);
