@@ -61,6 +61,18 @@ TEST(BlendOrder, TakesTurnsBetweenEqualSets) {
   }
 }
 
+// By hand, shares .5, .3, .1, .1. The small two own positions 4 and 9, where floor(n x .2) rises.
+// Elsewhere sets 0 and 1 come by deadline: 2, 4, 6, 8, 10 and 4, 7, 10, not before 0, 2, 4, 6, 8
+// and 0, 3, 6. Runs resume on this order: it must never change.
+TEST(BlendOrder, IsTheOrderCalculatedByHand) {
+  BlendOrder order({5, 3, 1, 1});
+  std::vector<int64_t> sets;
+  for (int64_t position = 0; position < 10; ++position) {
+    sets.push_back(order.at(position).set);
+  }
+  EXPECT_EQ(sets, (std::vector<int64_t>{0, 1, 0, 1, 2, 0, 0, 1, 0, 3}));
+}
+
 TEST(BlendOrder, GivesEachSetItsShareInEveryPrefix) {
   expect_fair({.001, .999}, 30'000);
   expect_fair({.7, .2, .1}, 3'000);
