@@ -1,5 +1,7 @@
 #include "parallel/collectives.h"
 
+#include <fmt/ranges.h>
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -138,6 +140,30 @@ struct RowsFunction : torch::autograd::Function<RowsFunction<is_gather>> {
   }
 };
 
+const Conversion* find_conversion(PlacementKind from, PlacementKind to) {
+  for (const Conversion& conversion : kConversions) {
+    if (conversion.from == from && conversion.to == to) {
+      return &conversion;
+    }
+  }
+  return nullptr;
+}
+
+// A sharded value must be as long as its placement says.
+void check_cut(const Placed& value, const Group& group, const Site& site) {
+  const Placement& placement = value.placement;
+  if (placement.kind != PlacementKind::kSharded) {
+    return;
+  }
+  const int64_t own = shard_range(placement.full, group.size(), group.rank()).size();
+  if (value.tensor.size(placement.dim) != own) {
+    throw ShapeError(
+        fmt::format("{}: a value of shape [{}] is not {} over {} of {} ranks: {} are expected",
+                    site.name, fmt::join(value.tensor.sizes(), ", "), to_string(placement),
+                    group.name(), group.size(), own));
+  }
+}
+
 }  // namespace
 
 std::string to_string(const Placement& placement) {
@@ -155,23 +181,28 @@ std::string to_string(const Placement& placement) {
 }
 
 Placed convert(const Placed& value, const Placement& to, const Group& group, const Site& site) {
+  check_cut(value, group, site);
   if (value.placement == to) {
     return value;
   }
-  for (const Conversion& conversion : kConversions) {
-    if (conversion.from != value.placement.kind || conversion.to != to.kind) {
-      continue;
-    }
-    if (group.size() == 1) {
-      return {value.tensor, to};
-    }
-    const Placement& cut = to.kind == PlacementKind::kSharded ? to : value.placement;
-    return {ConvertFunction::apply(value.tensor, Action{conversion.forward, cut.dim, cut.full},
-                                   Action{conversion.backward, cut.dim, cut.full}, group, site),
-            to};
+  const Conversion* conversion = find_conversion(value.placement.kind, to.kind);
+  if (conversion == nullptr) {
+    throw ShapeError(fmt::format("{}: a {} value cannot become {} over {}", site.name,
+                                 to_string(value.placement), to_string(to), group.name()));
   }
-  throw ShapeError(fmt::format("{}: a {} value cannot become {} over {}", site.name,
-                               to_string(value.placement), to_string(to), group.name()));
+  const bool is_cut_after = to.kind == PlacementKind::kSharded;
+  if (is_cut_after && value.tensor.size(to.dim) != to.full) {
+    throw ShapeError(fmt::format("{}: a value of shape [{}] cannot become {} over {}", site.name,
+                                 fmt::join(value.tensor.sizes(), ", "), to_string(to),
+                                 group.name()));
+  }
+  if (group.size() == 1) {
+    return {value.tensor, to};
+  }
+  const Placement& cut = is_cut_after ? to : value.placement;
+  return {ConvertFunction::apply(value.tensor, Action{conversion->forward, cut.dim, cut.full},
+                                 Action{conversion->backward, cut.dim, cut.full}, group, site),
+          to};
 }
 
 at::Tensor exchange_rows(const at::Tensor& rows, const std::vector<int64_t>& send_counts,

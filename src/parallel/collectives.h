@@ -11,7 +11,9 @@
 namespace switchyard {
 
 // Differentiable collectives. Each is collective over `group` in its forward and, where the table
-// says so, in its backward; `group` must outlive the graph.
+// says so, in its backward: the result must be part of what every rank differentiates, be it with
+// weight zero, or the others wait for the rank whose backward never comes. `group` must outlive the
+// graph. Deterministic, as Group. They throw what Group throws.
 
 // Converts a value from its placement to another over the ranks of `group`. What the backward pass
 // does follows from the two placements:

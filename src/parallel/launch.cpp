@@ -94,6 +94,7 @@ LaunchEnvironment read_launch_environment() {
     environment.rank = number("RANK");
     environment.world_size = number("WORLD_SIZE", std::nullopt, 1);
     environment.local_rank = number("LOCAL_RANK", environment.rank);
+    environment.ranks_on_host = number("LOCAL_WORLD_SIZE", 1, 1);
     environment.launcher_serves_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
     environment.attempt = number("TORCHELASTIC_RESTART_COUNT", 0);
   } else if (variable("SLURM_PROCID") && variable("SLURM_STEP_NUM_TASKS")) {
@@ -107,6 +108,7 @@ LaunchEnvironment read_launch_environment() {
     environment.rank = number("OMPI_COMM_WORLD_RANK");
     environment.world_size = number("OMPI_COMM_WORLD_SIZE", std::nullopt, 1);
     environment.local_rank = number("OMPI_COMM_WORLD_LOCAL_RANK", 0);
+    environment.ranks_on_host = number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 1);
     check<ConfigError>(
         variable("MASTER_ADDR") ||
             number("OMPI_COMM_WORLD_LOCAL_SIZE", environment.world_size) == environment.world_size,

@@ -14,6 +14,7 @@ struct LaunchEnvironment {
   int64_t rank = 0;
   int64_t world_size = 1;
   int64_t local_rank = 0;
+  int64_t ranks_on_host = 1;  // how many share this machine's cores, as far as the launcher says
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 29500;
   // torchrun serves the meeting point itself, for all attempts; else rank 0 does.

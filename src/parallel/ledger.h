@@ -22,7 +22,7 @@ std::string_view to_string(Purpose purpose);
 
 // A place in the program that communicates or scales: a fixed name and what the transfer is for.
 struct Site {
-  std::string_view name;
+  std::string_view name;  // a string literal: graphs and pending collectives keep it
   Purpose purpose = Purpose::kControl;
   bool is_backward = false;  // the transfer that the gradient makes at the same place
 
