@@ -22,9 +22,8 @@ struct Options {
 ExitCode evaluate_model(const Options& options) {
   const std::unique_ptr<Groups> groups = Groups::single();
   const LoadedModel loaded = load_model(options.model, *groups);
-  const int64_t sequence_length = options.sequence_length > 0
-                                      ? options.sequence_length
-                                      : loaded.config.data.sequence_length;
+  const int64_t sequence_length =
+      options.sequence_length > 0 ? options.sequence_length : loaded.config.data.sequence_length;
   check<ConfigError>(sequence_length > 0,
                      "the checkpoint does not say data.sequence_length: give --sequence-length");
   const EvaluationData data(options.prefixes, *loaded.tokenizer, sequence_length);
@@ -41,12 +40,14 @@ ExitCode evaluate_model(const Options& options) {
 
 void add_eval_command(CLI::App& program, Command& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = add_command(program, "eval", "token-weighted loss on held-out data",
-                                  "switchyard eval runs/quickstart --data .deps/text/heldout_bytes");
+  CLI::App* command =
+      add_command(program, "eval", "token-weighted loss on held-out data",
+                  "switchyard eval runs/quickstart --data .deps/text/heldout_bytes");
   command->add_option("MODEL", options->model, "run directory or checkpoint")->required();
   command->add_option("--data", options->prefixes, "prefixes of tokenized data")->required();
-  command->add_option("--sequence-length", options->sequence_length,
-                      "tokens of one sequence; 0: as in training")
+  command
+      ->add_option("--sequence-length", options->sequence_length,
+                   "tokens of one sequence; 0: as in training")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--batch-size", options->batch_size, "sequences at once")

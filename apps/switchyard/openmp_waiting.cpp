@@ -1,8 +1,8 @@
 #include "openmp_waiting.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
+
+#include <unistd.h>
 
 namespace switchyard {
 

@@ -28,9 +28,9 @@ ExitCode train(const Options& options) {
 
 void add_train_command(CLI::App& program, Command& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = add_command(
-      program, "train", "train a model as a configuration says; resumes by itself",
-      "switchyard train recipes/quickstart.yaml run.dir=runs/mine optimizer.lr=1e-3");
+  CLI::App* command =
+      add_command(program, "train", "train a model as a configuration says; resumes by itself",
+                  "switchyard train recipes/quickstart.yaml run.dir=runs/mine optimizer.lr=1e-3");
   command->add_option("CONFIG", options->path, "YAML file")->required();
   command->add_flag("--accept-changes", options->train.accept_changes,
                     "resume although settings changed that make it another run");

@@ -21,8 +21,8 @@ class DecoderLayer {
  public:
   DecoderLayer(const Scope& scope, const Config& config, const LayerSpec& spec);
 
-  // hidden [tokens, hidden] invariant over tp, or sharded by tokens; `cache` when generating. Collective
-  // as its parts are.
+  // hidden [tokens, hidden] invariant over tp, or sharded by tokens; `cache` when generating.
+  // Collective as its parts are.
   LayerOutput forward(const Placed& hidden, const ForwardContext& context, RoutingMemo& memo,
                       KeyValueCache* cache = nullptr) const;
 

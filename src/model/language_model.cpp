@@ -26,8 +26,7 @@ LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
     : config_(config),
       embedding_(Scope{parameters, "embedding"}, config.model),
       layers_(make_layers(Scope{parameters, "layers"}, config)),
-      final_norm_(Scope{parameters, "final_norm"}, config.model,
-                  config.parallel.sequence_parallel),
+      final_norm_(Scope{parameters, "final_norm"}, config.model, config.parallel.sequence_parallel),
       head_(Scope{parameters, "head"}, config.model, embedding_),
       ledger_(parameters.groups().ledger()) {}
 
@@ -112,8 +111,7 @@ ModelOutput LanguageModel::forward(const TokenBatch& batch, const Denominators& 
       denominators.loss_weight > 0
           ? loss.weighted_sum * ledger_.scale(kLossDenominator, 1 / denominators.loss_weight)
           : loss.weighted_sum * 0;
-  output.objective =
-      output.objective.defined() ? language_loss + output.objective : language_loss;
+  output.objective = output.objective.defined() ? language_loss + output.objective : language_loss;
   return output;
 }
 

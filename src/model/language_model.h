@@ -22,8 +22,8 @@ struct ModelOutput {
   //   sum of weight x token loss / loss_weight + auxiliary terms.
   // Equal over tp in its first term; each rank has its part of the auxiliary terms.
   at::Tensor objective;
-  at::Tensor loss_sum;     // [] sum of weight x token loss of this micro-batch, without gradient
-  at::Tensor token_losses; // [tokens] without gradient
+  at::Tensor loss_sum;      // [] sum of weight x token loss of this micro-batch, without gradient
+  at::Tensor token_losses;  // [tokens] without gradient
   std::vector<MoeStatistics> moe;  // one per MoE layer
 };
 
@@ -47,8 +47,8 @@ class LanguageModel {
     return forward(batch, denominators, new_memos());
   }
 
-  // Logits of the last token after `tokens` [new tokens] int64 are appended to the sequence that `caches`
-  // (one per layer) hold. [vocab] fp32. For generation: one sequence, no gradient.
+  // Logits of the last token after `tokens` [new tokens] int64 are appended to the sequence that
+  // `caches` (one per layer) hold. [vocab] fp32. For generation: one sequence, no gradient.
   at::Tensor next_logits(const at::Tensor& tokens, std::vector<KeyValueCache>& caches) const;
   // Logits of every token of a batch, [tokens, vocab] fp32. No gradient.
   at::Tensor logits(const TokenBatch& batch) const;

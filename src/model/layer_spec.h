@@ -8,7 +8,8 @@ namespace switchyard {
 
 enum class FeedForward { kDense, kMoe };
 
-// What one decoder layer is made of. A model is a list of these, so that a pattern is data, not code.
+// What one decoder layer is made of. A model is a list of these, so that a pattern is data, not
+// code.
 struct LayerSpec {
   FeedForward feed_forward = FeedForward::kDense;
 };

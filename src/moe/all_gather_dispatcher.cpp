@@ -24,8 +24,7 @@ struct State final : DispatchState {
 AllGatherDispatcher::AllGatherDispatcher(int64_t num_experts, const Groups& groups)
     : group_(groups[GroupName::kExpertExpertTensor]),
       num_local_experts_(num_experts / groups.mesh().size(Axis::kExpert)),
-      first_expert_(num_local_experts_ *
-                    groups.mesh().coordinate(groups.rank(), Axis::kExpert)) {}
+      first_expert_(num_local_experts_ * groups.mesh().coordinate(groups.rank(), Axis::kExpert)) {}
 
 DispatchedTokens AllGatherDispatcher::dispatch(const at::Tensor& tokens,
                                                const Routing& routing) const {
@@ -34,7 +33,8 @@ DispatchedTokens AllGatherDispatcher::dispatch(const at::Tensor& tokens,
     state->token_counts.push_back(count[0]);
   }
   const at::Tensor all_tokens = gather_rows(tokens, state->token_counts, group_, kTokens);
-  const at::Tensor all_weights = gather_rows(routing.weights, state->token_counts, group_, kWeights);
+  const at::Tensor all_weights =
+      gather_rows(routing.weights, state->token_counts, group_, kWeights);
   const at::Tensor all_ids =
       group_.all_gather_rows(routing.expert_ids, state->token_counts, kExpertIds);
   state->order = local_expert_order(all_ids, first_expert_, num_local_experts_);

@@ -4,9 +4,10 @@
 
 namespace switchyard {
 
-// Every rank sees the tokens of all ranks that share its experts, and computes the copies that chose
-// its own; results are reduce-scattered. The simplest dispatcher, and the fastest where top_k is close to
-// the number of ranks. A token's results are summed in slot order within a rank, then in rank order.
+// Every rank sees the tokens of all ranks that share its experts, and computes the copies that
+// chose its own; results are reduce-scattered. The simplest dispatcher, and the fastest where top_k
+// is close to the number of ranks. A token's results are summed in slot order within a rank, then
+// in rank order.
 class AllGatherDispatcher final : public TokenDispatcher {
  public:
   AllGatherDispatcher(int64_t num_experts, const Groups& groups);

@@ -24,11 +24,11 @@ int64_t sum(const std::vector<int64_t>& values) {
 }
 
 struct State final : DispatchState {
-  ExpertOrder order;                     // of this rank's copies, over all experts
-  std::vector<int64_t> send_counts;      // rows to each rank of ep
-  std::vector<int64_t> receive_counts;   // rows from each rank of ep
-  std::vector<int64_t> shared_counts;    // rows of each rank of etp
-  at::Tensor row_of_arrival;             // expert order -> arrival order; undefined when the same
+  ExpertOrder order;                    // of this rank's copies, over all experts
+  std::vector<int64_t> send_counts;     // rows to each rank of ep
+  std::vector<int64_t> receive_counts;  // rows from each rank of ep
+  std::vector<int64_t> shared_counts;   // rows of each rank of etp
+  at::Tensor row_of_arrival;            // expert order -> arrival order; undefined when the same
   at::Tensor arrival_of_row;
 };
 
@@ -51,7 +51,8 @@ void order_by_expert(const std::vector<std::vector<int64_t>>& block_rows, int64_
   int64_t row = 0;
   for (int64_t expert = 0; expert < num_local_experts; ++expert) {
     for (size_t source = 0; source < block_rows.size(); ++source) {
-      const auto block = source * static_cast<size_t>(num_local_experts) + static_cast<size_t>(expert);
+      const auto block =
+          source * static_cast<size_t>(num_local_experts) + static_cast<size_t>(expert);
       const int64_t rows = block_rows[source][static_cast<size_t>(expert)];
       for (int64_t i = 0; i < rows; ++i, ++row) {
         from[row] = block_start[block] + i;
@@ -74,8 +75,8 @@ DispatchedTokens AllToAllDispatcher::dispatch(const at::Tensor& tokens,
   auto state = std::make_shared<State>();
   state->order = expert_order(routing.expert_ids, num_experts_);
   DispatchedTokens out{permute(tokens, state->order),
-                       permute_weights(routing.weights, state->order),
-                       state->order.rows_per_expert, state};
+                       permute_weights(routing.weights, state->order), state->order.rows_per_expert,
+                       state};
   if (expert_group_.size() == 1 && expert_tensor_group_.size() == 1) {
     return out;
   }
@@ -93,9 +94,10 @@ DispatchedTokens AllToAllDispatcher::dispatch(const at::Tensor& tokens,
     state->receive_counts.push_back(sum(local));
     blocks.insert(blocks.end(), local.begin(), local.end());
   }
-  out.rows = exchange_rows(out.rows, state->send_counts, state->receive_counts, expert_group_, kRows);
-  out.weights =
-      exchange_rows(out.weights, state->send_counts, state->receive_counts, expert_group_, kWeights);
+  out.rows =
+      exchange_rows(out.rows, state->send_counts, state->receive_counts, expert_group_, kRows);
+  out.weights = exchange_rows(out.weights, state->send_counts, state->receive_counts, expert_group_,
+                              kWeights);
 
   // All ranks of etp compute their part of every row that one of them received.
   std::vector<std::vector<int64_t>> block_rows;  // [etp x ep][local_experts]
@@ -106,7 +108,8 @@ DispatchedTokens AllToAllDispatcher::dispatch(const at::Tensor& tokens,
     }
   }
   out.rows = gather_rows(out.rows, state->shared_counts, expert_tensor_group_, kSharedRows);
-  out.weights = gather_rows(out.weights, state->shared_counts, expert_tensor_group_, kSharedWeights);
+  out.weights =
+      gather_rows(out.weights, state->shared_counts, expert_tensor_group_, kSharedWeights);
 
   order_by_expert(block_rows, num_local_experts_, sum(state->shared_counts), *state);
   out.rows = reorder_rows(out.rows, state->row_of_arrival, state->arrival_of_row);
@@ -127,7 +130,8 @@ at::Tensor AllToAllDispatcher::combine(const at::Tensor& rows,
   if (state.row_of_arrival.defined()) {
     results = reorder_rows(results, state.arrival_of_row, state.row_of_arrival);
     results = reduce_scatter_rows(results, state.shared_counts, expert_tensor_group_, kSharedSum);
-    results = exchange_rows(results, state.receive_counts, state.send_counts, expert_group_, kReturn);
+    results =
+        exchange_rows(results, state.receive_counts, state.send_counts, expert_group_, kReturn);
   }
   return switchyard::combine(results, state.order);
 }

@@ -70,8 +70,8 @@ at::Tensor sequence_balance_loss(const Routing& routing, const ForwardContext& c
 
 at::Tensor router_z_loss(const Routing& routing, const ForwardContext& context, TokenRange range,
                          Ledger& ledger) {
-  const int64_t num_real =
-      std::clamp(context.table.num_real_tokens() - range.begin, int64_t{0}, range.end - range.begin);
+  const int64_t num_real = std::clamp(context.table.num_real_tokens() - range.begin, int64_t{0},
+                                      range.end - range.begin);
   const at::Tensor log_sums = at::logsumexp(routing.logits.narrow(0, 0, num_real), {-1});
   return log_sums.square().sum() * ledger.scale(kZLossScale, 1 / context.num_batch_tokens);
 }

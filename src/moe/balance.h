@@ -25,9 +25,9 @@ at::Tensor count_tokens_per_expert(const Routing& routing, const ForwardContext&
 //   sum over sequences of (length / batch tokens) x num_experts / (top_k x length^2)
 //       x sum over experts of (sum of probabilities) x (number of tokens that chose it)
 // 1 when balanced. A sequence's counts are summed over the ranks of `tensor_group`, so the value is
-// the same in every layout. Returns this rank's part of the sum over ranks, [], differentiable in the
-// probabilities. Counts come from the plain top_k of the probabilities, without the selection bias.
-// Collective over tensor_group.
+// the same in every layout. Returns this rank's part of the sum over ranks, [], differentiable in
+// the probabilities. Counts come from the plain top_k of the probabilities, without the selection
+// bias. Collective over tensor_group.
 at::Tensor sequence_balance_loss(const Routing& routing, const ForwardContext& context,
                                  TokenRange range, const Group& tensor_group);
 

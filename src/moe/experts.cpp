@@ -19,13 +19,13 @@ GroupedExperts::GroupedExperts(const Scope& scope, const MoeConfig& config, int6
         .family = Family::kExpert,
         .tensor = Placement::sharded(2, config.ffn_hidden_size)}},
       {local_experts, 2 * local_ffn, hidden_size});
-  down_ = scope.parameters.declare(
-      {{.name = scope.name("down"),
-        .shape = {config.num_experts, hidden_size, config.ffn_hidden_size},
-        .init = Init::normal(output_init_std),
-        .family = Family::kExpert,
-        .tensor = Placement::sharded(2, config.ffn_hidden_size)}},
-      {local_experts, hidden_size, local_ffn});
+  down_ =
+      scope.parameters.declare({{.name = scope.name("down"),
+                                 .shape = {config.num_experts, hidden_size, config.ffn_hidden_size},
+                                 .init = Init::normal(output_init_std),
+                                 .family = Family::kExpert,
+                                 .tensor = Placement::sharded(2, config.ffn_hidden_size)}},
+                               {local_experts, hidden_size, local_ffn});
 }
 
 at::Tensor GroupedExperts::forward(const DispatchedTokens& dispatched) const {

@@ -7,15 +7,15 @@
 namespace switchyard {
 
 // The routed experts of one layer, gated MLPs of equal shape, computed as one grouped GEMM per
-// projection. Parameters: gate_up [num_experts, 2, ffn, hidden] and down [num_experts, hidden, ffn], cut over
-// ep by expert and over etp by ffn.
+// projection. Parameters: gate_up [num_experts, 2, ffn, hidden] and down [num_experts, hidden,
+// ffn], cut over ep by expert and over etp by ffn.
 class GroupedExperts {
  public:
   GroupedExperts(const Scope& scope, const MoeConfig& config, int64_t hidden_size, double init_std,
                  double output_init_std);
 
-  // down(silu(gate(x)) * up(x) * weight) for each row. [received, hidden]; with etp, this rank's part of a
-  // sum over etp.
+  // down(silu(gate(x)) * up(x) * weight) for each row. [received, hidden]; with etp, this rank's
+  // part of a sum over etp.
   at::Tensor forward(const DispatchedTokens& dispatched) const;
 
  private:

@@ -24,8 +24,8 @@ MoeLayer::MoeLayer(const Scope& scope, const ModelConfig& model, const MoeConfig
   experts_ = std::make_unique<GroupedExperts>(scope / "experts", moe, model.hidden_size,
                                               model.init_std, output_init_std(model));
   if (moe.shared_expert_ffn_hidden_size > 0) {
-    shared_expert_ = std::make_unique<Mlp>(scope / "shared_expert", model,
-                                           moe.shared_expert_ffn_hidden_size);
+    shared_expert_ =
+        std::make_unique<Mlp>(scope / "shared_expert", model, moe.shared_expert_ffn_hidden_size);
   }
 }
 

@@ -20,9 +20,9 @@ struct MoeStatistics {
 };
 
 struct MoeOutput {
-  Placed hidden;            // [tokens, hidden], placed as the input
-  at::Tensor objective;     // [] auxiliary terms with their coefficients: this rank's part of the sum
-                            // over ranks; undefined when there are none
+  Placed hidden;         // [tokens, hidden], placed as the input
+  at::Tensor objective;  // [] auxiliary terms with their coefficients: this rank's part of the sum
+                         // over ranks; undefined when there are none
   MoeStatistics statistics;
 };
 

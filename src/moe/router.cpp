@@ -35,8 +35,7 @@ Routing Router::forward(const at::Tensor& tokens, const at::Tensor& expert_ids) 
   const bool is_sigmoid = config_.score_function == ScoreFunction::kSigmoid;
   const at::Tensor scores =
       is_sigmoid ? at::sigmoid(routing.logits) : at::softmax(routing.logits, -1);
-  routing.probabilities =
-      is_sigmoid ? scores / (scores.sum(-1, /*keepdim=*/true) + 1e-20) : scores;
+  routing.probabilities = is_sigmoid ? scores / (scores.sum(-1, /*keepdim=*/true) + 1e-20) : scores;
 
   const at::Tensor ranking = (bias_.defined() ? scores + bias_ : routing.logits).detach();
   routing.expert_ids = expert_ids.defined() ? expert_ids : top_k_ids(ranking, config_.top_k);

@@ -12,8 +12,8 @@ struct Routing {
   at::Tensor expert_ids;  // [tokens, top_k] int64, distinct in a row
   at::Tensor weights;     // [tokens, top_k] fp32 or fp64, differentiable
   at::Tensor logits;      // [tokens, num_experts] fp32 or fp64, differentiable
-  // [tokens, num_experts] differentiable: scores over all experts that add up to 1 per token, as the
-  // balance loss sees them.
+  // [tokens, num_experts] differentiable: scores over all experts that add up to 1 per token, as
+  // the balance loss sees them.
   at::Tensor probabilities;
 };
 
@@ -21,18 +21,18 @@ struct Routing {
 // input is: rounding scores to bf16 changes which experts win. Ties go to the lowest id.
 //
 //   softmax               ids = top_k(logits), weights = softmax over the chosen logits
-//   softmax, pre_softmax  scores = softmax over all experts, ids = top_k(scores), weights = the scores
-//   sigmoid               scores = sigmoid(logits), ids = top_k(scores + bias), weights = the scores
-//   renormalize           weights divided by their sum (sigmoid: sum + 1e-20)
+//   softmax, pre_softmax  scores = softmax over all experts, ids = top_k(scores), weights = the
+//   scores sigmoid               scores = sigmoid(logits), ids = top_k(scores + bias), weights =
+//   the scores renormalize           weights divided by their sum (sigmoid: sum + 1e-20)
 //   scaling_factor        weights multiplied by it, last
-// Sources: Mixtral and Qwen3-MoE (softmax), DeepSeek-V3 arXiv:2412.19437 equations 13 to 16 (sigmoid
-// and bias).
+// Sources: Mixtral and Qwen3-MoE (softmax), DeepSeek-V3 arXiv:2412.19437 equations 13 to 16
+// (sigmoid and bias).
 class Router {
  public:
   Router(const Scope& scope, const MoeConfig& config, int64_t hidden_size, double init_std);
 
-  // tokens [tokens, hidden], each rank of dp x cp x tp its own. `expert_ids`: the choice of an earlier
-  // pass to reuse, or undefined. Not collective.
+  // tokens [tokens, hidden], each rank of dp x cp x tp its own. `expert_ids`: the choice of an
+  // earlier pass to reuse, or undefined. Not collective.
   Routing forward(const at::Tensor& tokens, const at::Tensor& expert_ids) const;
 
   // Balancing without an auxiliary loss (Wang et al. 2024, arXiv:2408.15664): raises the selection

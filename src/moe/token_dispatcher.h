@@ -24,18 +24,18 @@ struct DispatchedTokens {
   std::shared_ptr<const DispatchState> state;
 };
 
-// Brings token copies to their experts and the results back. Both calls are collective over the ranks
-// that share one copy of the experts (ep x etp): every rank must make them equally often, also with no
-// tokens. Differentiable. Rows of an expert come in a fixed order, and a token's results are
-// summed in slot order, so nothing depends on the order of arrival.
+// Brings token copies to their experts and the results back. Both calls are collective over the
+// ranks that share one copy of the experts (ep x etp): every rank must make them equally often,
+// also with no tokens. Differentiable. Rows of an expert come in a fixed order, and a token's
+// results are summed in slot order, so nothing depends on the order of arrival.
 class TokenDispatcher {
  public:
   virtual ~TokenDispatcher() = default;
 
   // tokens [tokens, hidden]; each rank its own.
   virtual DispatchedTokens dispatch(const at::Tensor& tokens, const Routing& routing) const = 0;
-  // rows [received, hidden]: what the local experts made of the dispatched rows; with etp, this rank's
-  // part of a sum over etp. Returns [tokens, hidden].
+  // rows [received, hidden]: what the local experts made of the dispatched rows; with etp, this
+  // rank's part of a sum over etp. Returns [tokens, hidden].
   virtual at::Tensor combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const = 0;
 };
 

@@ -66,8 +66,7 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
   const at::Tensor& positions = context.table.positions;
   // [tokens, heads/tp, head_dim] and [tokens, kv_heads/tp, head_dim]
   const at::Tensor q = rotate(qkv.narrow(1, 0, num_heads_), positions, context.rotary);
-  const at::Tensor k =
-      rotate(qkv.narrow(1, num_heads_, num_kv_heads_), positions, context.rotary);
+  const at::Tensor k = rotate(qkv.narrow(1, num_heads_, num_kv_heads_), positions, context.rotary);
   const at::Tensor v = qkv.narrow(1, num_heads_ + num_kv_heads_, num_kv_heads_);
   at::Tensor attended;
   if (cache != nullptr) {

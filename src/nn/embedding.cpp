@@ -23,10 +23,11 @@ Embedding::Embedding(const Scope& scope, const ModelConfig& model)
 Placed Embedding::forward(const at::Tensor& ids, const Placement& output) const {
   if (ids.numel() > 0) {
     const auto [lowest, highest] = at::aminmax(ids);
-    check<ShapeError>(lowest.item<int64_t>() >= 0 && highest.item<int64_t>() < vocab_size_,
-                      "token ids reach from {} to {}, the vocabulary has {} (model.vocab_size): the "
-                      "data belongs to another tokenizer",
-                      lowest.item<int64_t>(), highest.item<int64_t>(), vocab_size_);
+    check<ShapeError>(
+        lowest.item<int64_t>() >= 0 && highest.item<int64_t>() < vocab_size_,
+        "token ids reach from {} to {}, the vocabulary has {} (model.vocab_size): the "
+        "data belongs to another tokenizer",
+        lowest.item<int64_t>(), highest.item<int64_t>(), vocab_size_);
   }
   if (tensor_group_.size() == 1) {
     return {at::embedding(weight_, ids), output};

@@ -6,14 +6,15 @@
 
 namespace switchyard {
 
-// Token embedding with the vocabulary cut over tp: each rank looks up its own tokens, the others add
-// zero. Parameter: weight [vocab, hidden].
+// Token embedding with the vocabulary cut over tp: each rank looks up its own tokens, the others
+// add zero. Parameter: weight [vocab, hidden].
 class Embedding {
  public:
   Embedding(const Scope& scope, const ModelConfig& model);
 
-  // ids [tokens] int64, the same on all ranks of tp -> [tokens, hidden], placed as asked: invariant, or
-  // sharded by tokens. Throws ShapeError when an id is outside the vocabulary. Collective over tp.
+  // ids [tokens] int64, the same on all ranks of tp -> [tokens, hidden], placed as asked:
+  // invariant, or sharded by tokens. Throws ShapeError when an id is outside the vocabulary.
+  // Collective over tp.
   Placed forward(const at::Tensor& ids, const Placement& output) const;
 
   const at::Tensor& weight() const { return weight_; }  // [vocab/tp, hidden]

@@ -9,8 +9,8 @@ namespace switchyard {
 struct ForwardContext {
   SequenceTable table;
   RotaryTable rotary;  // reaches at least the longest position of `table`
-  // Real tokens of the whole global batch, over all ranks and accumulation steps: the denominator of
-  // every auxiliary term, so that none depends on how the batch is cut.
+  // Real tokens of the whole global batch, over all ranks and accumulation steps: the denominator
+  // of every auxiliary term, so that none depends on how the batch is cut.
   double num_batch_tokens = 1;
 };
 

@@ -26,7 +26,7 @@ Mlp::Mlp(const Scope& scope, const ModelConfig& model, int64_t ffn_hidden_size)
             kOutput) {}
 
 Placed Mlp::forward(const Placed& hidden) const {
-  const at::Tensor gate_up = gate_up_.forward(hidden);                 // [tokens, 2 x ffn/tp]
+  const at::Tensor gate_up = gate_up_.forward(hidden);                  // [tokens, 2 x ffn/tp]
   const at::Tensor activated = weighted_swiglu(gate_up, at::Tensor());  // [tokens, ffn/tp]
   return down_.forward(activated, hidden.placement);
 }

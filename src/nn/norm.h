@@ -9,8 +9,8 @@ namespace switchyard {
 // transformers' LlamaRMSNorm: statistics in fp32 (fp64 for fp64). Not collective.
 class Norm {
  public:
-  // With sequence parallelism each tp rank normalises its own tokens, and the weight's gradient is the
-  // sum over them.
+  // With sequence parallelism each tp rank normalises its own tokens, and the weight's gradient is
+  // the sum over them.
   Norm(const Scope& scope, const ModelConfig& model, bool is_sequence_parallel);
 
   Placed forward(const Placed& input) const;  // [tokens, hidden]

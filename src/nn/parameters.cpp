@@ -82,6 +82,10 @@ Parameter::Parameter(ParameterSpec spec, const Groups& groups)
     start_[d] = local_shape_[d] * mesh.coordinate(groups.rank(), axis);
   };
   const bool is_dense = spec_.family == Family::kDense;
+  check<ConfigError>(is_dense || spec_.tensor.kind != PlacementKind::kReplicated,
+                     "{}: an expert parameter cannot be replicated over etp: no group sums its "
+                     "gradient over etp and edp",
+                     spec_.name);
   const Axis tensor_axis = is_dense ? Axis::kTensor : Axis::kExpertTensor;
   int64_t num_shards = mesh.size(Axis::kPipeline);  // ranks that hold other parameters or parts
   if (!is_dense) {
@@ -109,7 +113,9 @@ Parameter::Parameter(ParameterSpec spec, const Groups& groups)
   }
 }
 
-int64_t Parameter::local_numel() const { return product(local_shape_); }
+int64_t Parameter::local_numel() const {
+  return product(local_shape_);
+}
 
 GroupName Parameter::gradient_group() const {
   if (spec_.family == Family::kExpert) {
@@ -186,12 +192,11 @@ at::Tensor Parameters::declare(std::vector<ParameterSpec> pieces,
   for (ParameterSpec& spec : pieces) {
     check_name_is_free(spec.name);
     storage->pieces.emplace_back(std::move(spec), groups_);
-    values.push_back(
-        storage->pieces.back().initial_values(seed_, dtypes_.master).view({-1}));
+    values.push_back(storage->pieces.back().initial_values(seed_, dtypes_.master).view({-1}));
   }
   storage->master = (values.size() == 1 ? values[0] : at::cat(values)).view(local_shape);
-  storage->leaf = dtypes_.is_mixed() ? storage->master.to(dtypes_.compute)
-                                        : storage->master.detach();
+  storage->leaf =
+      dtypes_.is_mixed() ? storage->master.to(dtypes_.compute) : storage->master.detach();
   storage->leaf.set_requires_grad(true);
   storages_.push_back(std::move(storage));
   return storages_.back()->leaf;
@@ -213,7 +218,9 @@ int64_t Parameters::logical_numel() const {
   return total;
 }
 
-Scope Scope::operator/(const std::string& child) const { return {parameters, name(child)}; }
+Scope Scope::operator/(const std::string& child) const {
+  return {parameters, name(child)};
+}
 
 std::string Scope::name(const std::string& leaf) const {
   return prefix.empty() ? leaf : prefix + "." + leaf;

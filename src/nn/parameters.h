@@ -31,16 +31,17 @@ enum class Family {
   kExpert,  // cut over ep along dim 0, over etp by `tensor`; the same on all ranks of edp
 };
 
-// The one declaration of a parameter. Its local shape, initial values, gradient reduction, weight in
-// the gradient norm and slice of a checkpoint all follow from it.
+// The one declaration of a parameter. Its local shape, initial values, gradient reduction, weight
+// in the gradient norm and slice of a checkpoint all follow from it.
 struct ParameterSpec {
   std::string name;            // logical: "layers.0.attention.q"
   std::vector<int64_t> shape;  // logical: over all ranks
   Init init;
   bool has_weight_decay = true;
   Family family = Family::kDense;
-  // Over tp, or etp for experts. kSharded: cut along a dim (its `full` need not be set). kInvariant:
-  // equal, with equal gradients. kReplicated: equal, and the gradient is the sum over the axis.
+  // Over tp, or etp for experts. kSharded: cut along a dim (its `full` need not be set).
+  // kInvariant: equal, with equal gradients. kReplicated: equal, and the gradient is the sum over
+  // the axis.
   Placement tensor;
 };
 
@@ -51,7 +52,9 @@ class Parameter {
 
   const ParameterSpec& spec() const { return spec_; }
   const std::string& name() const { return spec_.name; }
-  const std::vector<int64_t>& local_start() const { return start_; }  // first logical index, per dim
+  const std::vector<int64_t>& local_start() const {
+    return start_;
+  }  // first logical index, per dim
   const std::vector<int64_t>& local_shape() const { return local_shape_; }
   int64_t local_numel() const;
 
@@ -92,10 +95,10 @@ struct ParameterStorage {
   std::vector<Parameter> pieces;  // in order, end to end
   at::Tensor leaf;                // compute dtype, requires grad
   at::Tensor master;              // master dtype; shares memory with `leaf` unless mixed
-  at::Tensor gradient;            // master dtype, summed over micro-batches; undefined before the first
+  at::Tensor gradient;  // master dtype, summed over micro-batches; undefined before the first
 
-  // The part of `whole` (leaf, master, gradient, or any tensor of their size) that holds piece i, in its
-  // local shape. A view.
+  // The part of `whole` (leaf, master, gradient, or any tensor of their size) that holds piece i,
+  // in its local shape. A view.
   at::Tensor piece(const at::Tensor& whole, size_t i) const;
 
   // Adds leaf.grad() to `gradient` and drops it.
@@ -104,22 +107,23 @@ struct ParameterStorage {
   void publish_master();
 };
 
-// State that belongs to the model and is not trained by gradients, such as a router's selection bias:
-// fp32 (or fp64), equal on all ranks.
+// State that belongs to the model and is not trained by gradients, such as a router's selection
+// bias: fp32 (or fp64), equal on all ranks.
 struct Buffer {
   std::string name;
   at::Tensor tensor;
 };
 
 // Every parameter and buffer of a model on one rank, in order of declaration. The model's modules
-// declare them as they are built and keep the leaf; optimizer, checkpoint and planner read this list.
+// declare them as they are built and keep the leaf; optimizer, checkpoint and planner read this
+// list.
 class Parameters {
  public:
   Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed);
 
   // Declares logical parameters that share one buffer, and returns the leaf in `local_shape`
-  // (its elements: the pieces end to end). Throws ConfigError when a cut dim does not divide evenly or
-  // a name is taken. Not collective.
+  // (its elements: the pieces end to end). Throws ConfigError when a cut dim does not divide evenly
+  // or a name is taken. Not collective.
   at::Tensor declare(std::vector<ParameterSpec> pieces, const std::vector<int64_t>& local_shape);
   // A buffer of zeros in the master dtype. [shape]
   at::Tensor declare_buffer(const std::string& name, const std::vector<int64_t>& shape);
@@ -142,8 +146,8 @@ class Parameters {
   std::vector<Buffer> buffers_;
 };
 
-// Where a module declares: the list, and the prefix of its names. `scope / "attention"` is the scope of a
-// child.
+// Where a module declares: the list, and the prefix of its names. `scope / "attention"` is the
+// scope of a child.
 struct Scope {
   Parameters& parameters;
   std::string prefix;

@@ -19,13 +19,14 @@ struct SamplingOptions {
 
 // Chooses the next token: argmax when temperature is 0, else a draw from softmax(logits /
 // temperature) cut by top_k and top_p, with the random number of (seed, position). Ids from
-// `vocab_size` on (padding of the vocabulary) are never chosen. logits [vocab]. Ties to the lowest id.
+// `vocab_size` on (padding of the vocabulary) are never chosen. logits [vocab]. Ties to the lowest
+// id.
 int64_t sample_token(const at::Tensor& logits, int64_t vocab_size, const SamplingOptions& options,
                      int64_t position);
 
 // Continues `prompt`, calling `write` with each new piece of text, until the end of document or
-// max_tokens. Every token is computed once, against a cache of keys and values. Throws ConfigError for
-// an empty prompt. Collective as the model is, with the same arguments on all ranks.
+// max_tokens. Every token is computed once, against a cache of keys and values. Throws ConfigError
+// for an empty prompt. Collective as the model is, with the same arguments on all ranks.
 void generate(const LanguageModel& model, const Tokenizer& tokenizer, const std::string& prompt,
               const SamplingOptions& options, const std::function<void(const std::string&)>& write);
 

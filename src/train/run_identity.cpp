@@ -14,10 +14,10 @@ namespace {
 // Whole sections, and single settings, that may change.
 constexpr std::array<std::string_view, 3> kFreeSections = {"parallel", "checkpoint", "metrics"};
 constexpr std::array<std::string_view, 11> kFreeSettings = {
-    "run.dir",          "data.eval",          "moe.dispatcher",
-    "train.minutes",    "train.steps",        "train.micro_batch_size",
-    "train.recompute",  "train.eval_every",   "train.eval_batches",
-    "train.threads",    "train.log_every"};
+    "run.dir",         "data.eval",        "moe.dispatcher",
+    "train.minutes",   "train.steps",      "train.micro_batch_size",
+    "train.recompute", "train.eval_every", "train.eval_batches",
+    "train.threads",   "train.log_every"};
 
 }  // namespace
 

@@ -12,9 +12,9 @@ class StepBudget {
   // `minutes` of training in all.
   explicit StepBudget(double minutes) : limit_s_(minutes * 60) {}
 
-  // After a step of `step_s` seconds. Returns the number of steps of the whole run as soon as it can be
-  // told: after a thirtieth of the time, and three steps at least. The first step, which warms up, counts as
-  // time but not as speed.
+  // After a step of `step_s` seconds. Returns the number of steps of the whole run as soon as it
+  // can be told: after a thirtieth of the time, and three steps at least. The first step, which
+  // warms up, counts as time but not as speed.
   std::optional<int64_t> add_step(double step_s);
 
  private:

@@ -36,6 +36,8 @@ StopSignal::~StopSignal() {
   }
 }
 
-bool StopSignal::is_set() const { return received != 0; }
+bool StopSignal::is_set() const {
+  return received != 0;
+}
 
 }  // namespace switchyard

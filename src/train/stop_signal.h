@@ -2,8 +2,9 @@
 
 namespace switchyard {
 
-// While alive, SIGTERM and SIGINT no longer end the process but are remembered, so that a step can be
-// finished and saved. A second SIGINT ends it at once, for who does not want to wait. One at a time.
+// While alive, SIGTERM and SIGINT no longer end the process but are remembered, so that a step can
+// be finished and saved. A second SIGINT ends it at once, for who does not want to wait. One at a
+// time.
 class StopSignal {
  public:
   StopSignal();

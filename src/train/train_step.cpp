@@ -33,7 +33,7 @@ class StepTotals {
   void reduce_into(StepOutcome& outcome, const Groups& groups) {
     const at::Tensor loss = at::full({1}, loss_sum_, at::kDouble);
     groups[GroupName::kDataContext].all_reduce(loss, kLossTotals);
-    outcome.loss = outcome.loss_weight > 0 ? loss.item<double>() / outcome.loss_weight : 0;
+    outcome.loss_sum = loss.item<double>();
     if (layers_.empty()) {
       return;
     }
@@ -117,10 +117,10 @@ StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& opti
                        const std::vector<TokenBatch>& micro_batches, double learning_rate,
                        double clip_grad_norm) {
   StepOutcome outcome = compute_gradients(model, parameters, micro_batches);
-  check<DivergedError>(std::isfinite(outcome.loss),
+  check<DivergedError>(std::isfinite(outcome.loss_sum),
                        "the loss is {}: the run has diverged. Lower optimizer.lr, lengthen "
                        "optimizer.warmup_steps, or resume from an earlier checkpoint",
-                       outcome.loss);
+                       outcome.loss_sum);
   outcome.grad_norm = gradient_norm(parameters);
   optimizer.step(learning_rate, clip_coefficient(outcome.grad_norm, clip_grad_norm));
   clear_gradients(parameters);

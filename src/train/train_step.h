@@ -9,16 +9,18 @@
 
 namespace switchyard {
 
-// What one optimizer step measured, over the whole global batch; equal on all ranks. Every mean is a sum
-// over the batch divided by a sum over the batch.
+// What one optimizer step measured, over the whole global batch; equal on all ranks. Every mean is
+// a sum over the batch divided by a sum over the batch.
 struct StepOutcome {
-  double loss = 0;          // mean cross-entropy per unit of loss weight, nats, before the update
-  double loss_weight = 0;   // its denominator
-  int64_t num_tokens = 0;   // real tokens
-  double grad_norm = 0;     // before clipping
+  double loss_sum = 0;                 // sum of weight x cross-entropy, nats, before the update
+  double loss_weight = 0;              // sum of the weights
+  int64_t num_tokens = 0;              // real tokens
+  double grad_norm = 0;                // before clipping
   std::optional<double> balance_loss;  // mean over MoE layers, before its coefficient
   std::optional<double> z_loss;        // the same
   std::vector<at::Tensor> tokens_per_expert;  // per MoE layer [num_experts] int64, before dropping
+
+  double loss() const { return loss_weight > 0 ? loss_sum / loss_weight : 0; }  // the mean
 };
 
 // The loss of a batch without its gradient.
@@ -31,9 +33,9 @@ struct EvalOutcome {
 Denominators count_batch(const std::vector<TokenBatch>& micro_batches, const Groups& groups);
 
 // Forward and backward of all micro-batches, leaving the reduced gradient of the objective in
-// `parameters`; outcome without grad_norm. The gradient is the same however the global batch is cut into
-// micro-batches and ranks. `micro_batches`: this rank's; every rank has as many. Collective over the
-// world.
+// `parameters`; outcome without grad_norm. The gradient is the same however the global batch is cut
+// into micro-batches and ranks. `micro_batches`: this rank's; every rank has as many. Collective
+// over the world.
 StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
                               const std::vector<TokenBatch>& micro_batches);
 
@@ -42,14 +44,15 @@ StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters
                               const std::vector<TokenBatch>& micro_batches,
                               const std::vector<RoutingMemos>& memos);
 
-// One whole optimizer step: gradients, norm, clipping, AdamW, selection biases. Throws DivergedError,
-// before anything is changed, when loss or gradient is not finite. Collective over the world.
+// One whole optimizer step: gradients, norm, clipping, AdamW, selection biases. Throws
+// DivergedError, before anything is changed, when loss or gradient is not finite. Collective over
+// the world.
 StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& optimizer,
                        const std::vector<TokenBatch>& micro_batches, double learning_rate,
                        double clip_grad_norm);
 
-// Sums of a batch's token losses over this rank's micro-batches, not yet over ranks. Collective over tp
-// and the ranks that share experts.
+// Sums of a batch's token losses over this rank's micro-batches, not yet over ranks. Collective
+// over tp and the ranks that share experts.
 EvalOutcome evaluate_batches(const LanguageModel& model,
                              const std::vector<TokenBatch>& micro_batches);
 

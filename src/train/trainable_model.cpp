@@ -31,7 +31,8 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& path) {
 }  // namespace
 
 TrainableModel::TrainableModel(const Config& config, const Groups& groups)
-    : parameters(groups, Dtypes::of(config.train.precision), static_cast<uint64_t>(config.run.seed)),
+    : parameters(groups, Dtypes::of(config.train.precision),
+                 static_cast<uint64_t>(config.run.seed)),
       model(parameters, config),
       optimizer(parameters, config.optimizer) {}
 
@@ -53,10 +54,11 @@ LoadedModel load_model(const std::filesystem::path& path, const Groups& groups) 
   const std::filesystem::path folder = checkpoint_folder(path);
   const bool is_single = std::filesystem::exists(folder / "record.json");
   const auto candidate = is_single ? std::optional(folder) : find_latest(folder);
-  check<CheckpointError>(candidate.has_value(),
-                         "{} holds no checkpoint: give a run directory, its checkpoints folder or one "
-                         "step_N of it",
-                         path.string());
+  check<CheckpointError>(
+      candidate.has_value(),
+      "{} holds no checkpoint: give a run directory, its checkpoints folder or one "
+      "step_N of it",
+      path.string());
   LoadedModel loaded;
   const CheckpointRecord first = read_record(*candidate);
   loaded.config =

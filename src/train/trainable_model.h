@@ -36,9 +36,9 @@ struct LoadedModel {
   std::unique_ptr<LanguageModel> model;
 };
 
-// Loads the weights of `path`: a checkpoint, a folder of them, or a run directory, whose latest good one
-// is taken. The model has the settings that the checkpoint was saved with, in the layout of
-// `groups`. Throws CheckpointError when there is none. Collective over the world.
+// Loads the weights of `path`: a checkpoint, a folder of them, or a run directory, whose latest
+// good one is taken. The model has the settings that the checkpoint was saved with, in the layout
+// of `groups`. Throws CheckpointError when there is none. Collective over the world.
 LoadedModel load_model(const std::filesystem::path& path, const Groups& groups);
 
 }  // namespace switchyard

@@ -1,9 +1,9 @@
 #include "train/training_run.h"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <fstream>
+
+#include <unistd.h>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -29,7 +29,9 @@ double seconds_of(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-double now_s() { return seconds_of(Clock::now().time_since_epoch()); }
+double now_s() {
+  return seconds_of(Clock::now().time_since_epoch());
+}
 
 double wall_time_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -53,14 +55,14 @@ Config resolve(Config config, const Tokenizer& tokenizer, int64_t world_size) {
   if (config.model.vocab_size == 0) {
     // Rounded up so that any usual tensor size divides it; the extra tokens never occur.
     constexpr int64_t kVocabularyMultiple = 64;
-    config.model.vocab_size =
-        (tokenizer.vocab_size() + kVocabularyMultiple - 1) / kVocabularyMultiple *
-        kVocabularyMultiple;
+    config.model.vocab_size = (tokenizer.vocab_size() + kVocabularyMultiple - 1) /
+                              kVocabularyMultiple * kVocabularyMultiple;
   }
-  check<ConfigError>(config.model.vocab_size >= tokenizer.vocab_size(),
-                     "model.vocab_size ({}) is smaller than the {} tokens of data.tokenizer {}: raise "
-                     "it, or set 0 to take the tokenizer's",
-                     config.model.vocab_size, tokenizer.vocab_size(), config.data.tokenizer);
+  check<ConfigError>(
+      config.model.vocab_size >= tokenizer.vocab_size(),
+      "model.vocab_size ({}) is smaller than the {} tokens of data.tokenizer {}: raise "
+      "it, or set 0 to take the tokenizer's",
+      config.model.vocab_size, tokenizer.vocab_size(), config.data.tokenizer);
   check_rules(config, ConfigUse::kTrain);
   check_rules_of_world(config, world_size);
   return config;
@@ -81,9 +83,9 @@ TrainingRun::TrainingRun(const LoadedConfig& loaded, const TrainOptions& options
   if (config_.train.threads > 0) {
     at::set_num_threads(static_cast<int>(config_.train.threads));
   }
-  data_ = std::make_unique<TrainingData>(config_.data.train, *tokenizer_,
-                                         config_.data.sequence_length,
-                                         static_cast<uint64_t>(config_.run.seed));
+  data_ =
+      std::make_unique<TrainingData>(config_.data.train, *tokenizer_, config_.data.sequence_length,
+                                     static_cast<uint64_t>(config_.run.seed));
   if (!config_.data.eval.empty()) {
     eval_data_ = std::make_unique<EvaluationData>(config_.data.eval, *tokenizer_,
                                                   config_.data.sequence_length);
@@ -106,19 +108,17 @@ void TrainingRun::resume(const TrainOptions& options) {
   const auto parts = trained_->parts();
   const std::filesystem::path folder = std::filesystem::path(config_.run.dir) / "checkpoints";
   const LoadOptions load_options{
-      .ignored_prefixes = {},
-      .check_record =
-          [&](const CheckpointRecord& saved) {
-            if (saved.fingerprint == run_fingerprint(config_) || options.accept_changes) {
-              return;
-            }
-            const Config before =
-                load_config_text(saved.configuration, folder.string(), ConfigUse::kDescribe).config;
-            throw ConfigError(fmt::format(
-                "run.dir {} holds another run: {}. Choose another run.dir, or say --accept-changes to "
-                "go on with the new settings",
-                config_.run.dir, fmt::join(identity_changes(before, config_), "; ")));
-          }};
+      .ignored_prefixes = {}, .check_record = [&](const CheckpointRecord& saved) {
+        if (saved.fingerprint == run_fingerprint(config_) || options.accept_changes) {
+          return;
+        }
+        const Config before =
+            load_config_text(saved.configuration, folder.string(), ConfigUse::kDescribe).config;
+        throw ConfigError(fmt::format(
+            "run.dir {} holds another run: {}. Choose another run.dir, or say --accept-changes to "
+            "go on with the new settings",
+            config_.run.dir, fmt::join(identity_changes(before, config_), "; ")));
+      }};
   const auto loaded =
       load_latest_checkpoint(folder, parts, groups_[GroupName::kWorld], load_options);
   if (!loaded) {
@@ -203,7 +203,8 @@ ExitCode TrainingRun::run() {
   }
   if (is_stopped) {
     if (is_first_rank()) {
-      log_info("stopped by a signal after step {}, saved in {}/checkpoints", step_, config_.run.dir);
+      log_info("stopped by a signal after step {}, saved in {}/checkpoints", step_,
+               config_.run.dir);
     }
     return ExitCode::kStoppedSaved;
   }
@@ -220,12 +221,11 @@ ExitCode TrainingRun::run() {
 
 void TrainingRun::train_one_step() {
   const auto start = Clock::now();
-  const double rate = learning_rate(config_.optimizer, step_,
-                                    total_steps_ > 0 ? total_steps_ : kNoLimit);
+  const double rate =
+      learning_rate(config_.optimizer, step_, total_steps_ > 0 ? total_steps_ : kNoLimit);
   groups_.ledger().clear();
-  const StepOutcome outcome =
-      train_step(trained_->model, trained_->parameters, trained_->optimizer, next_batches(), rate,
-                 config_.optimizer.clip_grad_norm);
+  const StepOutcome outcome = train_step(trained_->model, trained_->parameters, trained_->optimizer,
+                                         next_batches(), rate, config_.optimizer.clip_grad_norm);
   ++step_;
   samples_consumed_ += config_.train.global_batch_size;
   tokens_seen_ += outcome.num_tokens;
@@ -274,12 +274,9 @@ std::optional<EvalOutcome> TrainingRun::evaluate_when_due() {
 
 void TrainingRun::report(const StepOutcome& outcome, double learning_rate, double step_s,
                          const std::optional<EvalOutcome>& evaluation) {
-  if (!is_first_rank()) {
-    return;
-  }
   StepMetrics metrics;
   metrics.step = step_;
-  metrics.loss = {outcome.loss * outcome.loss_weight, outcome.loss_weight};
+  metrics.loss = {outcome.loss_sum, outcome.loss_weight};
   if (outcome.balance_loss) {
     metrics.auxiliary.emplace_back("balance", *outcome.balance_loss);
   }
@@ -300,19 +297,21 @@ void TrainingRun::report(const StepOutcome& outcome, double learning_rate, doubl
     metrics.eval_loss = Ratio{evaluation->loss_sum, evaluation->loss_weight};
   }
   metrics.step_time_s = step_s;
-  metrics.flops_per_rank =
-      training_flops(config_, static_cast<double>(outcome.num_tokens),
-                     static_cast<double>(config_.data.sequence_length)) /
-      static_cast<double>(groups_.mesh().world_size());
+  metrics.flops_per_rank = training_flops(config_, static_cast<double>(outcome.num_tokens),
+                                          static_cast<double>(config_.data.sequence_length)) /
+                           static_cast<double>(groups_.mesh().world_size());
   if (!metrics.expert_load.empty()) {
     metrics.dispatch_time_s = groups_.ledger().seconds(Purpose::kDispatch);
     metrics.combine_time_s = groups_.ledger().seconds(Purpose::kCombine);
   }
-  metrics_->write(metrics);
-  if (tensorboard_ != nullptr) {
-    tensorboard_->write(step_, wall_time_s(), to_scalars(metrics));
-  }
-  progress_->update(metrics, now_s());
+  // All ranks hear of a full disk, rather than wait for the one that met it.
+  run_on_first_rank(groups_[GroupName::kWorld], [&] {
+    metrics_->write(metrics);
+    if (tensorboard_ != nullptr) {
+      tensorboard_->write(step_, wall_time_s(), to_scalars(metrics));
+    }
+    progress_->update(metrics, now_s());
+  });
 }
 
 void TrainingRun::save() {

@@ -25,12 +25,13 @@ struct TrainOptions {
   bool accept_changes = false;
 };
 
-// A training run in its directory: opens or resumes it, trains, evaluates, saves. Resumes by itself when
-// run.dir holds a checkpoint. Every rank makes one; rank 0 writes and speaks.
+// A training run in its directory: opens or resumes it, trains, evaluates, saves. Resumes by itself
+// when run.dir holds a checkpoint. Every rank makes one; rank 0 writes and speaks.
 class TrainingRun {
  public:
-  // Throws ConfigError, before anything is written, for settings that cannot be and for a run directory
-  // that holds another run; FileError for data, checkpoints and directories. Collective over the world.
+  // Throws ConfigError, before anything is written, for settings that cannot be and for a run
+  // directory that holds another run; FileError for data, checkpoints and directories. Collective
+  // over the world.
   TrainingRun(const LoadedConfig& loaded, const TrainOptions& options, const Groups& groups);
 
   // Trains to the end: kFinished; or until SIGTERM or SIGINT, after the step and a checkpoint:
@@ -61,10 +62,10 @@ class TrainingRun {
   std::unique_ptr<EvaluationData> eval_data_;  // null without data.eval
   std::unique_ptr<RunLock> lock_;              // rank 0
   std::unique_ptr<TrainableModel> trained_;
-  std::unique_ptr<MetricsFile> metrics_;             // rank 0
-  std::unique_ptr<TensorBoardWriter> tensorboard_;   // rank 0, when asked for
-  std::unique_ptr<ProgressLine> progress_;           // rank 0
-  std::unique_ptr<StepBudget> budget_;               // until total_steps_ is fixed
+  std::unique_ptr<MetricsFile> metrics_;            // rank 0
+  std::unique_ptr<TensorBoardWriter> tensorboard_;  // rank 0, when asked for
+  std::unique_ptr<ProgressLine> progress_;          // rank 0
+  std::unique_ptr<StepBudget> budget_;              // until total_steps_ is fixed
   StopSignal stop_signal_;
 
   int64_t step_ = 0;         // optimizer steps done

@@ -30,8 +30,8 @@ struct Recorded {
   std::vector<std::string> scales;  // scales that were asked for
 };
 
-// Trains kSteps steps and collects everything that must not depend on the layout. `removed`: the test-only
-// switch.
+// Trains kSteps steps and collects everything that must not depend on the layout. `removed`: the
+// test-only switch.
 Recorded run_model(const Config& base, const Layout& layout, LogicalTensors& result,
                    const std::string& removed = "",
                    std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
@@ -55,7 +55,7 @@ Recorded run_model(const Config& base, const Layout& layout, LogicalTensors& res
           if (step == 0) {
             const StepOutcome first = compute_gradients(model, parameters, batches);
             result.add_gradients(parameters);
-            result.add_whole("loss.first", at::full({1}, first.loss, at::kDouble));
+            result.add_whole("loss.first", at::full({1}, first.loss(), at::kDouble));
             clear_gradients(parameters);
           }
           const StepOutcome outcome =
@@ -64,7 +64,7 @@ Recorded run_model(const Config& base, const Layout& layout, LogicalTensors& res
           const auto number = [&](const std::string& name, double value) {
             result.add_whole(fmt::format("{}.{}", name, step), at::full({1}, value, at::kDouble));
           };
-          number("loss", outcome.loss);
+          number("loss", outcome.loss());
           number("grad_norm", outcome.grad_norm);
           number("balance", outcome.balance_loss.value_or(0));
           number("z", outcome.z_loss.value_or(0));
@@ -168,8 +168,8 @@ INSTANTIATE_TEST_SUITE_P(All, ModelLayout,
                                               layouts()[std::get<1>(one.param)].name);
                          });
 
-// Mutation: with any one collective or scale taken out, the comparison above must fail. A removal that
-// ends in an error counts as noticed.
+// Mutation: with any one collective or scale taken out, the comparison above must fail. A removal
+// that ends in an error counts as noticed.
 bool notices_removal(const Config& config, const Layout& layout, const LogicalTensors& expected,
                      const std::string& site) {
   LogicalTensors actual;
@@ -196,7 +196,8 @@ TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
       for (const std::string& site : sites) {
         if (tried.insert(fmt::format("{} {}", site, layout.sequence_parallel)).second) {
           EXPECT_TRUE(notices_removal(variant.config, layout, expected, site))
-              << site << " can be removed unnoticed (" << layout.name << ", " << variant.name << ")";
+              << site << " can be removed unnoticed (" << layout.name << ", " << variant.name
+              << ")";
         }
       }
     }

@@ -73,8 +73,8 @@ class MixtralGolden : public testing::Test {
     batch_.tokens = golden_.tensor("tokens").clone();
     batch_.labels = golden_.tensor("labels").clone();
     batch_.weights = at::ones({batch_.tokens.size(0)});
-    batch_.table = SequenceTable::from_lengths(
-        {lengths[0].item<int64_t>(), lengths[1].item<int64_t>()});
+    batch_.table =
+        SequenceTable::from_lengths({lengths[0].item<int64_t>(), lengths[1].item<int64_t>()});
   }
 
   void for_each_piece(
@@ -98,8 +98,8 @@ class MixtralGolden : public testing::Test {
   TokenBatch batch_;
 };
 
-// transformers takes norms, rotary angles, attention's softmax and the router in fp32 even in an fp64 model:
-// the difference is their rounding. A wrong formula shows at 1e-3 and above.
+// transformers takes norms, rotary angles, attention's softmax and the router in fp32 even in an
+// fp64 model: the difference is their rounding. A wrong formula shows at 1e-3 and above.
 constexpr double kTolerance = 2e-6;
 
 TEST_F(MixtralGolden, GivesTheSameLogits) {
@@ -108,7 +108,7 @@ TEST_F(MixtralGolden, GivesTheSameLogits) {
 
 TEST_F(MixtralGolden, GivesTheSameLossAndGradients) {
   const StepOutcome outcome = compute_gradients(model_, parameters_, {batch_});
-  EXPECT_NEAR(outcome.loss, golden_.tensor("loss").item<double>(), kTolerance);
+  EXPECT_NEAR(outcome.loss(), golden_.tensor("loss").item<double>(), kTolerance);
   size_t num_compared = 0;
   for_each_piece([&](const std::string& name, ParameterStorage& storage, size_t i) {
     EXPECT_LT(relative(storage.piece(storage.gradient, i), golden_.tensor("grad." + name)),

@@ -33,7 +33,8 @@ ForwardContext context_of(const std::vector<int64_t>& lengths, int64_t num_token
   return {SequenceTable::from_lengths(lengths, num_tokens), {}, num_batch_tokens};
 }
 
-// E / (k T^2) x sum over experts of (sum of probabilities) x (tokens that chose it), of tokens begin to end.
+// E / (k T^2) x sum over experts of (sum of probabilities) x (tokens that chose it), of tokens
+// begin to end.
 double loss_of_sequence(const Routing& routing, int64_t begin, int64_t end) {
   double sum = 0;
   for (int64_t e = 0; e < kExperts; ++e) {

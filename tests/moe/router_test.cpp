@@ -45,10 +45,10 @@ double at2(const at::Tensor& values, int64_t row, int64_t column) {
 
 // The definition, a token at a time: scores to choose by, and the weight of each expert if chosen.
 using Scores = std::vector<double>;
-void expect_routes(const RouterCase& c, const Routing& routing,
-                   const std::function<Scores(const Scores& logits)>& ranking,
-                   const std::function<Scores(const Scores& logits, const std::vector<int64_t>&)>&
-                       weights) {
+void expect_routes(
+    const RouterCase& c, const Routing& routing,
+    const std::function<Scores(const Scores& logits)>& ranking,
+    const std::function<Scores(const Scores& logits, const std::vector<int64_t>&)>& weights) {
   for (int64_t t = 0; t < kTokens; ++t) {
     Scores logits(kExperts, 0);
     for (int64_t e = 0; e < kExperts; ++e) {

@@ -16,8 +16,8 @@ at::Tensor numbers(at::IntArrayRef shape, double factor) {
   return at::sin(at::arange(count, at::kDouble) * factor).view(shape);
 }
 
-// A segment with saved inputs, outputs and parameters, that counts its runs and tells whether a tensor
-// made inside is still alive.
+// A segment with saved inputs, outputs and parameters, that counts its runs and tells whether a
+// tensor made inside is still alive.
 struct Probe {
   at::Tensor weight = numbers({6, 6}, 0.7).requires_grad_(true);
   int num_runs = 0;

@@ -91,8 +91,8 @@ std::vector<std::string> differences(const LogicalTensors& expected, const Logic
     const double scale =
         std::max(value.to(at::kDouble).norm().item<double>(), 1e-6 * largest_gradient);
     if (!(difference <= tolerance * scale)) {
-      lines.push_back(fmt::format("{}: norm of the difference {:.3g}, norm {:.3g}", name, difference,
-                                  scale));
+      lines.push_back(
+          fmt::format("{}: norm of the difference {:.3g}, norm {:.3g}", name, difference, scale));
     }
   }
   return lines;

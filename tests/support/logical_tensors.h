@@ -11,8 +11,8 @@
 
 namespace switchyard {
 
-// Logical tensors put together from what each rank holds of them; ranks are threads and may add at the
-// same time. Elements that several ranks hold must have the same bits on all of them.
+// Logical tensors put together from what each rank holds of them; ranks are threads and may add at
+// the same time. Elements that several ranks hold must have the same bits on all of them.
 class LogicalTensors {
  public:
   // `local` is the box of the logical tensor that begins at `start`. Records a difference to what
@@ -37,7 +37,8 @@ class LogicalTensors {
 };
 
 // The layout test of docs/design.md, tensor by tensor:
-//   norm(actual - expected) <= tolerance x max(norm(expected), 1e-6 x largest norm of any "grad." tensor)
+//   norm(actual - expected) <= tolerance x max(norm(expected), 1e-6 x largest norm of any "grad."
+//   tensor)
 // Returns one line per tensor that fails, or is missing, or has a problem of its own.
 std::vector<std::string> differences(const LogicalTensors& expected, const LogicalTensors& actual,
                                      double tolerance);

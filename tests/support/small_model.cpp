@@ -57,10 +57,8 @@ TokenBatch random_batch(const Config& config, const std::vector<int64_t>& length
 }
 
 MeshShape Layout::mesh() const {
-  return {.world_size = world_size,
-          .tensor = tensor,
-          .expert = expert,
-          .expert_tensor = expert_tensor};
+  return {
+      .world_size = world_size, .tensor = tensor, .expert = expert, .expert_tensor = expert_tensor};
 }
 
 Config Layout::apply(Config config) const {

@@ -8,12 +8,12 @@
 
 namespace switchyard {
 
-// A decoder of two layers and width 16 with every part of the first model in it: grouped key/value heads, a
-// shared expert, balance loss and z-loss.
+// A decoder of two layers and width 16 with every part of the first model in it: grouped key/value
+// heads, a shared expert, balance loss and z-loss.
 Config small_config();
 
-// Sequences of unequal length with random tokens, as one micro-batch, padded at the end; some labels
-// are ignored. The same for the same seed.
+// Sequences of unequal length with random tokens, as one micro-batch, padded at the end; some
+// labels are ignored. The same for the same seed.
 TokenBatch random_batch(const Config& config, const std::vector<int64_t>& lengths, int64_t padding,
                         uint64_t seed);
 

@@ -1,13 +1,11 @@
 // Runs of the built program: train, stop, resume, evaluate, generate, and what it refuses.
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
-#include <gtest/gtest.h>
-
 #include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/exit_code.h"
 #include "switchyard/run_program.h"
@@ -38,7 +36,9 @@ std::string timeless_metrics(const fs::path& run) {
   return all;
 }
 
-int code(ExitCode code) { return static_cast<int>(code); }
+int code(ExitCode code) {
+  return static_cast<int>(code);
+}
 
 // A folder with a small text, tokenized, and the settings of a small model.
 class TrainCommand : public testing::Test {
@@ -54,9 +54,9 @@ class TrainCommand : public testing::Test {
       text += fmt::format("line {} of {} is {}\n", i, i * i % 97, i % 3 == 0 ? "odd" : "even");
     }
     write(folder_ / "text.txt", text);
-    EXPECT_EQ(run_program(fmt::format("tokenize {0}/text.txt --out {0}/set", folder_.string()))
-                  .exit_code,
-              0);
+    EXPECT_EQ(
+        run_program(fmt::format("tokenize {0}/text.txt --out {0}/set", folder_.string())).exit_code,
+        0);
     write(folder_ / "run.yaml", R"(
 model:
   num_layers: 2
@@ -68,9 +68,9 @@ moe:
   aux_loss_coeff: 0.01
 data:
   train: [)" + (folder_ / "set").string() +
-                                      R"(]
+                                    R"(]
   eval: [)" + (folder_ / "set").string() +
-                                      R"(]
+                                    R"(]
   sequence_length: 32
 train:
   steps: 20
@@ -97,14 +97,14 @@ checkpoint:
     return run_program(command(run, settings));
   }
 
-  // Starts a run, waits until `file` is there, then sends `signal`. Returns its exit code, 128 + signal when
-  // it was killed.
+  // Starts a run, waits until `file` is there, then sends `signal`. Returns its exit code, 128 +
+  // signal when it was killed.
   int train_until(const std::string& run, const std::string& settings, const std::string& file,
                   const std::string& signal) const {
-    const std::string line =
-        fmt::format("{} >/dev/null 2>&1 & pid=$!; n=0; while [ ! -e {} ] && [ $n -lt 3000 ]; do "
-                    "sleep 0.01; n=$((n+1)); done; kill -{} $pid; wait $pid; echo code $?",
-                    command(run, settings), path(file), signal);
+    const std::string line = fmt::format(
+        "{} >/dev/null 2>&1 & pid=$!; n=0; while [ ! -e {} ] && [ $n -lt 3000 ]; do "
+        "sleep 0.01; n=$((n+1)); done; kill -{} $pid; wait $pid; echo code $?",
+        command(run, settings), path(file), signal);
     const std::string output = run_program(line).output;
     const size_t at = output.rfind("code ");
     return at == std::string::npos ? -1 : std::stoi(output.substr(at + 5));
@@ -128,7 +128,8 @@ TEST_F(TrainCommand, ResumesAKilledRunToTheSameBytes) {
     const std::string whole = fmt::format("whole_{}", precision);
     const std::string killed = fmt::format("killed_{}", precision);
     ASSERT_EQ(train(whole, settings).exit_code, 0);
-    // Killed some steps after the checkpoint of step 8; slowed by evaluations, so that it is not done first.
+    // Killed some steps after the checkpoint of step 8; slowed by evaluations, so that it is not
+    // done first.
     EXPECT_EQ(train_until(killed, settings, killed + "/checkpoints/step_8/record.json", "KILL"),
               128 + 9);
     ASSERT_FALSE(fs::exists(folder_ / killed / "checkpoints/step_20"));
@@ -185,8 +186,9 @@ TEST_F(TrainCommand, RefusesTheDirectoryOfAnotherRun) {
   ASSERT_EQ(train("run").exit_code, 0);
   const ProgramResult refused = train("run", "optimizer.lr=2e-2");
   EXPECT_EQ(refused.exit_code, code(ExitCode::kRefusedConfig));
-  EXPECT_NE(refused.output.find("holds another run: optimizer.lr: 0.01 in the checkpoint, 0.02 now"),
-            std::string::npos)
+  EXPECT_NE(
+      refused.output.find("holds another run: optimizer.lr: 0.01 in the checkpoint, 0.02 now"),
+      std::string::npos)
       << refused.output;
   EXPECT_EQ(train("run", "optimizer.lr=2e-2 --accept-changes").exit_code, 0);
 }
@@ -204,7 +206,8 @@ TEST_F(TrainCommand, RefusesADirectoryInUse) {
 TEST_F(TrainCommand, NamesWhatIsWrongWithTheData) {
   write(folder_ / "tiny.txt", "too short");
   ASSERT_EQ(
-      run_program(fmt::format("tokenize {0}/tiny.txt --out {0}/tiny", folder_.string())).exit_code, 0);
+      run_program(fmt::format("tokenize {0}/tiny.txt --out {0}/tiny", folder_.string())).exit_code,
+      0);
   const ProgramResult tiny = train("run", "data.train=[" + path("tiny") + "]");
   EXPECT_EQ(tiny.exit_code, code(ExitCode::kBadFile));
   EXPECT_NE(tiny.output.find(path("tiny")), std::string::npos) << tiny.output;
@@ -234,31 +237,33 @@ TEST_F(TrainCommand, RefusesALayoutThatCannotBeWithItsArithmetic) {
 }
 
 TEST_F(TrainCommand, SaysThatItCannotWriteWhereTheRunShallLie) {
-  const ProgramResult refused = run_program(
-      fmt::format("train {} run.dir=/proc/nowhere", path("run.yaml")));
+  const ProgramResult refused =
+      run_program(fmt::format("train {} run.dir=/proc/nowhere", path("run.yaml")));
   EXPECT_EQ(refused.exit_code, code(ExitCode::kBadFile));
   EXPECT_NE(refused.output.find("/proc/nowhere"), std::string::npos) << refused.output;
 }
 
 TEST_F(TrainCommand, StopsWithItsOwnCodeWhenTheLossIsNotFinite) {
-  const ProgramResult diverged = train("run", "optimizer.lr=100 model.init_std=10 "
-                                              "optimizer.clip_grad_norm=0 optimizer.warmup_steps=0 "
-                                              "train.steps=400");
+  const ProgramResult diverged = train("run",
+                                       "optimizer.lr=100 model.init_std=10 "
+                                       "optimizer.clip_grad_norm=0 optimizer.warmup_steps=0 "
+                                       "train.steps=400");
   EXPECT_EQ(diverged.exit_code, code(ExitCode::kDiverged)) << diverged.output;
   EXPECT_NE(diverged.output.find("diverged"), std::string::npos) << diverged.output;
 }
 
 TEST_F(TrainCommand, RunsOverSeveralRanksToTheSameLosses) {
   ASSERT_EQ(train("one", "train.precision=fp64").exit_code, 0);
-  const std::string settings = "train.precision=fp64 parallel.tensor_size=2 parallel.expert_size=2 "
-                               "train.threads=1";
+  const std::string settings =
+      "train.precision=fp64 parallel.tensor_size=2 parallel.expert_size=2 "
+      "train.threads=1";
   const std::string line = fmt::format(
       "{0} & first=$!; RANK=1 WORLD_SIZE=2 MASTER_PORT={2} {1} {0}; second=$?; wait $first; "
       "echo codes $? $second",
       command("two", settings), program_path(), 20000 + getpid() % 20000);
   const std::string output =
-      run_program_with("RANK=0 WORLD_SIZE=2 MASTER_PORT=" + std::to_string(20000 + getpid() % 20000),
-                       line)
+      run_program_with(
+          "RANK=0 WORLD_SIZE=2 MASTER_PORT=" + std::to_string(20000 + getpid() % 20000), line)
           .output;
   EXPECT_NE(output.find("codes 0 0"), std::string::npos) << output;
   std::ifstream one(folder_ / "one/metrics.jsonl");
@@ -273,8 +278,8 @@ TEST_F(TrainCommand, RunsOverSeveralRanksToTheSameLosses) {
   }
   EXPECT_EQ(num_lines, 20);
   // What two ranks saved is evaluated, and goes on, on one.
-  const ProgramResult evaluated = run_program(
-      fmt::format("eval {} --data {}", path("two"), path("set")));
+  const ProgramResult evaluated =
+      run_program(fmt::format("eval {} --data {}", path("two"), path("set")));
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
 }
 
@@ -291,8 +296,7 @@ TEST_F(TrainCommand, EvaluatesAndGeneratesFromTheRun) {
   EXPECT_EQ(first.output.substr(0, 6), "line 7");
   EXPECT_GT(first.output.size(), 20U);
   EXPECT_EQ(run_program(words).output, first.output);
-  const ProgramResult nothing =
-      run_program(fmt::format("generate {} --prompt \"\"", path("run")));
+  const ProgramResult nothing = run_program(fmt::format("generate {} --prompt \"\"", path("run")));
   EXPECT_EQ(nothing.exit_code, code(ExitCode::kRefusedConfig));
   EXPECT_EQ(nothing.output, "error: the prompt is empty: give at least one character\n");
   const ProgramResult no_model = run_program("generate /nowhere --prompt x");

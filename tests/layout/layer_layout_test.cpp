@@ -1,0 +1,256 @@
+// Each layer alone, in several layouts, against one rank, in fp64: outputs, input gradients and
+// parameter gradients.
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "moe/moe_layer.h"
+#include "nn/attention.h"
+#include "nn/embedding.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
+#include "nn/output_head.h"
+#include "optim/gradients.h"
+#include "parallel/collectives.h"
+#include "support/logical_tensors.h"
+#include "support/small_model.h"
+
+namespace switchyard {
+namespace {
+
+constexpr double kTolerance = 1e-9;
+
+// One row of the global batch and this layer's values for it, the same on every rank that builds
+// it.
+struct Row {
+  int64_t index;
+  TokenBatch batch;
+  at::Tensor hidden;     // [tokens, hidden]
+  at::Tensor cotangent;  // [tokens, hidden] what the output is multiplied with to make a scalar
+};
+
+Row make_row(const Config& config, int64_t index) {
+  const std::vector<std::vector<int64_t>> lengths = {{5, 4}, {2, 7}, {8}, {1, 3, 4}};
+  Row row;
+  row.index = index;
+  row.batch = random_batch(config, lengths[static_cast<size_t>(index)], 1,
+                           static_cast<uint64_t>(100 + index));
+  const auto numbers = [&](double factor) {
+    const int64_t count = row.batch.table.num_tokens * config.model.hidden_size;
+    return at::sin(at::arange(count, at::kDouble) * factor + static_cast<double>(index))
+        .view({-1, config.model.hidden_size});
+  };
+  row.hidden = numbers(1.37);
+  row.cotangent = numbers(2.11);
+  return row;
+}
+
+// What a layer makes of a row: an output like hidden states, or a scalar.
+struct LayerResult {
+  std::optional<Placed> output;
+  at::Tensor objective;  // [] this rank's part, undefined for none
+};
+using Layer = std::function<LayerResult(const Row& row, const Placed& input)>;
+using MakeLayer = std::function<Layer(const Scope& scope, const Config& config)>;
+
+ForwardContext context_of(const Row& row, const Config& config) {
+  return {row.batch.table,
+          make_rotary_table(16, config.model.head_size(), config.model.rotary_base, at::kDouble),
+          40};
+}
+
+// This rank's part of a tensor over tokens, as `placement` says, goes to its place in the whole.
+void collect(LogicalTensors& result, const std::string& name, const at::Tensor& local,
+             const Placement& placement, const Group& tensor_group) {
+  if (placement.kind != PlacementKind::kSharded) {
+    result.add_whole(name, local);
+    return;
+  }
+  const ShardRange own = shard_range(placement.full, tensor_group.size(), tensor_group.rank());
+  result.add(name, {placement.full, local.size(1)}, {own.begin, 0}, local);
+}
+
+at::Tensor own_part(const at::Tensor& whole, const Placement& placement,
+                    const Group& tensor_group) {
+  if (placement.kind != PlacementKind::kSharded) {
+    return whole;
+  }
+  const ShardRange own = shard_range(placement.full, tensor_group.size(), tensor_group.rank());
+  return whole.narrow(0, own.begin, own.size());
+}
+
+void run_layer(const Config& base, const Layout& layout, const MakeLayer& make_layer,
+               LogicalTensors& result) {
+  const Config config = layout.apply(base);
+  run_ranks(layout.mesh(), [&](Groups& groups) {
+    Parameters parameters(groups, Dtypes::fp64(), 9);
+    const Layer layer = make_layer(Scope{parameters, "layer"}, config);
+    const Group& data = groups[GroupName::kDataContext];
+    const ShardRange rows = shard_range(4, data.size(), data.rank());
+    for (int64_t index = rows.begin; index < rows.end; ++index) {
+      const Row row = make_row(config, index);
+      const Placement placement = layout.sequence_parallel
+                                      ? Placement::sharded(0, row.batch.table.num_tokens)
+                                      : Placement::invariant();
+      const at::Tensor input =
+          own_part(row.hidden, placement, groups.tensor()).clone().requires_grad_(true);
+      const LayerResult made = layer(row, {input, placement});
+      at::Tensor objective = made.objective;
+      if (made.output) {
+        const at::Tensor product =
+            (made.output->tensor * own_part(row.cotangent, made.output->placement, groups.tensor()))
+                .sum();
+        objective = objective.defined() ? objective + product : product;
+        collect(result, fmt::format("output.{}", index), made.output->tensor.detach(),
+                made.output->placement, groups.tensor());
+      }
+      objective.backward();
+      if (input.grad().defined()) {
+        collect(result, fmt::format("grad.input.{}", index), input.grad(), placement,
+                groups.tensor());
+      }
+      absorb_gradients(parameters);
+    }
+    reduce_gradients(parameters);
+    result.add_gradients(parameters);
+  });
+}
+
+struct LayerCase {
+  const char* name;
+  MakeLayer make;
+  Config config;
+};
+
+template <class Module>
+Layer keep(std::shared_ptr<Module> module,
+           const std::function<LayerResult(const Module&, const Row&, const Placed&)>& apply) {
+  return
+      [module, apply](const Row& row, const Placed& input) { return apply(*module, row, input); };
+}
+
+MakeLayer attention_layer() {
+  return [](const Scope& scope, const Config& config) {
+    return keep<Attention>(
+        std::make_shared<Attention>(scope, config.model),
+        [config](const Attention& layer, const Row& row, const Placed& input) {
+          return LayerResult{layer.forward(input, context_of(row, config), nullptr), {}};
+        });
+  };
+}
+
+MakeLayer mlp_layer() {
+  return [](const Scope& scope, const Config& config) {
+    return keep<Mlp>(std::make_shared<Mlp>(scope, config.model, config.model.ffn_hidden_size),
+                     [](const Mlp& layer, const Row&, const Placed& input) {
+                       return LayerResult{layer.forward(input), {}};
+                     });
+  };
+}
+
+MakeLayer norm_layer() {
+  return [](const Scope& scope, const Config& config) {
+    return keep<Norm>(
+        std::make_shared<Norm>(scope, config.model, config.parallel.sequence_parallel),
+        [](const Norm& layer, const Row&, const Placed& input) {
+          return LayerResult{layer.forward(input), {}};
+        });
+  };
+}
+
+MakeLayer moe_layer() {
+  return [](const Scope& scope, const Config& config) {
+    return keep<MoeLayer>(std::make_shared<MoeLayer>(scope, config.model, config.moe),
+                          [config](const MoeLayer& layer, const Row& row, const Placed& input) {
+                            RoutingMemo memo;
+                            const MoeOutput output =
+                                layer.forward(input, context_of(row, config), memo);
+                            return LayerResult{output.hidden, output.objective};
+                          });
+  };
+}
+
+MakeLayer embedding_layer() {
+  return [](const Scope& scope, const Config& config) {
+    return keep<Embedding>(
+        std::make_shared<Embedding>(scope, config.model),
+        [](const Embedding& layer, const Row& row, const Placed& input) {
+          return LayerResult{layer.forward(row.batch.tokens, input.placement), {}};
+        });
+  };
+}
+
+MakeLayer head_layer() {
+  return [](const Scope& scope, const Config& config) {
+    const Embedding embedding(scope / "embedding", config.model);  // declared, and not used
+    return keep<OutputHead>(
+        std::make_shared<OutputHead>(scope, config.model, embedding),
+        [](const OutputHead& layer, const Row& row, const Placed& input) {
+          return LayerResult{std::nullopt,
+                             layer.loss(input, row.batch.labels, row.batch.weights).weighted_sum};
+        });
+  };
+}
+
+const std::vector<LayerCase>& cases() {
+  static const std::vector<LayerCase> all = [] {
+    Config gathered = small_config();
+    gathered.moe.dispatcher = DispatcherKind::kAllGather;
+    Config skewed = small_config();  // all tokens agree, so that most experts get none
+    skewed.model.init_std = 1e-6;
+    return std::vector<LayerCase>{{"attention", attention_layer(), small_config()},
+                                  {"mlp", mlp_layer(), small_config()},
+                                  {"norm", norm_layer(), small_config()},
+                                  {"moe_alltoall", moe_layer(), small_config()},
+                                  {"moe_allgather", moe_layer(), gathered},
+                                  {"moe_skewed", moe_layer(), skewed},
+                                  {"embedding", embedding_layer(), small_config()},
+                                  {"cross_entropy", head_layer(), small_config()}};
+  }();
+  return all;
+}
+
+const std::vector<Layout>& layouts() {
+  static const std::vector<Layout> all = {
+      {.name = "tp2", .world_size = 2, .tensor = 2},
+      {.name = "tp2_sp", .world_size = 2, .tensor = 2, .sequence_parallel = true},
+      {.name = "ep2", .world_size = 2, .expert = 2},
+      {.name = "etp2", .world_size = 2, .expert_tensor = 2},
+      {.name = "dp2", .world_size = 2},
+      {.name = "tp2_ep2_dp2", .world_size = 4, .tensor = 2, .expert = 2},
+      {.name = "tp2_sp_ep2_etp2",
+       .world_size = 4,
+       .tensor = 2,
+       .expert = 2,
+       .expert_tensor = 2,
+       .sequence_parallel = true},
+  };
+  return all;
+}
+
+using Case = std::tuple<size_t, size_t>;
+class LayerLayout : public testing::TestWithParam<Case> {};
+
+TEST_P(LayerLayout, EqualsOneRank) {
+  const LayerCase& layer = cases()[std::get<0>(GetParam())];
+  const Layout& layout = layouts()[std::get<1>(GetParam())];
+  LogicalTensors expected;
+  LogicalTensors actual;
+  run_layer(layer.config, {.name = "one"}, layer.make, expected);
+  run_layer(layer.config, layout, layer.make, actual);
+  for (const std::string& line : differences(expected, actual, kTolerance)) {
+    ADD_FAILURE() << layout.name << ", " << layer.name << ": " << line;
+  }
+  EXPECT_GE(expected.values().size(), 5U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LayerLayout,
+                         testing::Combine(testing::Range(size_t{0}, cases().size()),
+                                          testing::Range(size_t{0}, layouts().size())),
+                         [](const testing::TestParamInfo<Case>& one) {
+                           return fmt::format("{}_{}", cases()[std::get<0>(one.param)].name,
+                                              layouts()[std::get<1>(one.param)].name);
+                         });
+
+}  // namespace
+}  // namespace switchyard
