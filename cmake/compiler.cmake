@@ -2,7 +2,7 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
-set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g -DSWITCHYARD_POISON")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 
 find_program(CCACHE ccache)
 if(CCACHE)

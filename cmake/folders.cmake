@@ -26,7 +26,7 @@ function(switchyard_test path)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE ${SWITCHYARD_WARNINGS})
   target_compile_definitions(${name} PRIVATE SWITCHYARD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${name} PRIVATE ${ARGN} GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${ARGN} switchyard_poison GTest::gtest_main)
   target_precompile_headers(${name} REUSE_FROM switchyard_base)
   add_test(NAME ${path} COMMAND ${name})
   # Tests run side by side: threads that wait must not spin on the cores of others.
