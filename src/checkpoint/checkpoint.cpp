@@ -22,6 +22,16 @@ namespace {
 constexpr Site kTensorsRead{"checkpoint.tensors_read", Purpose::kCheckpoint};
 constexpr Site kCandidates{"checkpoint.candidates", Purpose::kCheckpoint};
 
+// A save must not take the place of something else that a mistyped path names.
+void check_may_be_replaced(const std::filesystem::path& path) {
+  const bool is_folder = std::filesystem::is_directory(path);
+  const bool may_be = !std::filesystem::exists(path) ||
+                      (is_folder && (is_checkpoint_folder(path) || step_of(path) ||
+                                     std::filesystem::is_empty(path)));
+  check<FileError>(may_be, "{} exists and is no checkpoint: move it away or choose another path",
+                   path.string());
+}
+
 // Makes the folder that a save writes into, and removes it again unless the save came to its end.
 // Acts on rank 0 only.
 class PartialFolder {
@@ -29,6 +39,7 @@ class PartialFolder {
   PartialFolder(const std::filesystem::path& path, const Group& world)
       : path_(path.string() + ".partial"), is_mine_(world.rank() == 0) {
     run_on_first_rank(world, [&] {
+      check_may_be_replaced(path);
       std::error_code ignored;  // if it cannot be removed, the next line says why
       std::filesystem::remove_all(path_, ignored);
       make_directories(path_);

@@ -39,9 +39,9 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
 struct LoadOptions {
   // Tensors of the checkpoint that may be left unread, by the start of their name: {"optimizer."}
   // to read a model only.
-  std::vector<std::string> ignored_prefixes;
+  std::vector<std::string> ignored_prefixes = {};
   // Called with the record before any tensor is read; throws to refuse it, on all ranks alike.
-  std::function<void(const CheckpointRecord&)> check_record;
+  std::function<void(const CheckpointRecord&)> check_record = {};
 };
 
 // Fills the values of `parts`, which may lie in any layout, from the checkpoint `path`. Reads only

@@ -58,19 +58,14 @@ std::optional<int64_t> read_latest(const std::filesystem::path& directory) {
   if (!std::filesystem::exists(path)) {
     return std::nullopt;
   }
-  try {
+  return read_as_checkpoint([&] {
     const std::string text = read_text(path);
-    const std::string name = text.substr(0, text.find('\n'));
-    const auto step = step_of(name);
-    check<DamagedCheckpoint>(step.has_value() && text == latest_text(name),
+    const auto step = step_of(text.substr(0, text.find('\n')));
+    check<DamagedCheckpoint>(step.has_value() && text == latest_text(step_name(*step)),
                              "{}: does not match its checksum: it was altered or cut short",
                              path.string());
     return step;
-  } catch (const CheckpointError&) {
-    throw;
-  } catch (const FileError& error) {
-    throw DamagedCheckpoint(error.what());
-  }
+  });
 }
 
 void delete_leftovers(const std::filesystem::path& directory) {

@@ -9,4 +9,17 @@ struct DamagedCheckpoint : CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
+// Runs `work`, which reads files of a checkpoint: there, a file that is missing or unreadable is
+// damage.
+template <class Work>
+auto read_as_checkpoint(const Work& work) {
+  try {
+    return work();
+  } catch (const CheckpointError&) {
+    throw;
+  } catch (const FileError& error) {
+    throw DamagedCheckpoint(error.what());
+  }
+}
+
 }  // namespace switchyard

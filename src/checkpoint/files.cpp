@@ -73,6 +73,8 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
     throw FileError(fmt::format("{} is not a regular file", path.string()));
   }
   size_ = status.st_size;
+  // Reads mostly go forward in large steps: let the kernel read further ahead. Only a hint.
+  posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
 InputFile::~InputFile() {

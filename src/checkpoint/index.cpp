@@ -163,7 +163,8 @@ FileIndex read_index(const std::filesystem::path& path, const std::string& check
   const Json entries = json_field<Json>(json, "entries", source);
   check<DamagedCheckpoint>(entries.is_array(), "{}: the field \"entries\" is not a list", source);
   for (const Json& entry : entries) {
-    index.entries.push_back(entry_from(entry, index.block_bytes, source));
+    index.entries.push_back(
+        read_as_checkpoint([&] { return entry_from(entry, index.block_bytes, source); }));
   }
   return index;
 }

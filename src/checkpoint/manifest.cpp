@@ -70,6 +70,10 @@ void seal_checkpoint(const std::filesystem::path& folder, const CheckpointRecord
                     /*is_indented=*/true);
 }
 
+bool is_checkpoint_folder(const std::filesystem::path& path) {
+  return std::filesystem::is_regular_file(path / kRecordName);
+}
+
 OpenedCheckpoint open_checkpoint(const std::filesystem::path& folder) {
   const Json manifest = read_manifest(folder);
   const std::string source = (folder / kRecordName).string();
@@ -78,13 +82,9 @@ OpenedCheckpoint open_checkpoint(const std::filesystem::path& folder) {
     index_files.push_back({json_field<std::string>(file, "index", source),
                            json_field<std::string>(file, "crc32c", source)});
   }
-  try {
-    return {record_of(manifest, folder), read_indexes(folder, index_files)};
-  } catch (const CheckpointError&) {
-    throw;
-  } catch (const FileError& error) {
-    throw DamagedCheckpoint(error.what());
-  }
+  return read_as_checkpoint([&] {
+    return OpenedCheckpoint{record_of(manifest, folder), read_indexes(folder, index_files)};
+  });
 }
 
 CheckpointRecord read_record(const std::filesystem::path& folder) {

@@ -18,6 +18,9 @@ namespace switchyard {
 void seal_checkpoint(const std::filesystem::path& folder, const CheckpointRecord& record,
                      const std::vector<std::string>& index_checksums);
 
+// Whether the folder has a record, good or not.
+bool is_checkpoint_folder(const std::filesystem::path& path);
+
 struct OpenedCheckpoint {
   CheckpointRecord record;
   CheckpointIndex index;

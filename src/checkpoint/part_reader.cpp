@@ -120,18 +120,6 @@ SafetensorsFile open_data_file(const std::filesystem::path& folder, const FileIn
   return file;
 }
 
-// In a checkpoint, a file that is missing, torn or unreadable is damage.
-template <class Work>
-void run_as_checkpoint(const Work& work) {
-  try {
-    work();
-  } catch (const CheckpointError&) {
-    throw;
-  } catch (const FileError& error) {
-    throw DamagedCheckpoint(error.what());
-  }
-}
-
 using Targets = std::multimap<std::string, Target>;
 
 void read_file(const std::filesystem::path& folder, const FileIndex& index,
@@ -165,7 +153,7 @@ void read_parts(const std::filesystem::path& folder, const CheckpointIndex& inde
   for (const TensorPart& part : parts) {
     read.push_back(targets.emplace(part.name, target_of(part))->second.values);
   }
-  run_as_checkpoint([&] {
+  read_as_checkpoint([&] {
     for (const FileIndex& file : index.files) {
       read_file(folder, file, targets);
     }
@@ -179,7 +167,7 @@ void read_parts(const std::filesystem::path& folder, const CheckpointIndex& inde
 }
 
 void verify_blocks(const std::filesystem::path& folder, const CheckpointIndex& index) {
-  run_as_checkpoint([&] {
+  read_as_checkpoint([&] {
     for (const FileIndex& file_index : index.files) {
       const SafetensorsFile file = open_data_file(folder, file_index);
       for (const IndexEntry& entry : file_index.entries) {

@@ -53,16 +53,15 @@ std::string write_sealed_json(const std::filesystem::path& path, const Json& con
 }
 
 SealedJson read_sealed_json(const std::filesystem::path& path) {
+  const std::string text = read_as_checkpoint([&] { return read_text(path); });
+  const size_t line = first_line("00000000").size();
+  const std::string_view rest = std::string_view(text).substr(std::min(line, text.size()));
+  const std::string checksum = checksum_of(rest);
+  check<DamagedCheckpoint>(text.starts_with(first_line(checksum)),
+                           "{}: does not match its checksum: it was altered or cut short",
+                           path.string());
   try {
-    const std::string text = read_text(path);
-    const size_t line = first_line("00000000").size();
-    const std::string_view rest = std::string_view(text).substr(std::min(line, text.size()));
-    const std::string checksum = checksum_of(rest);
-    check<FileError>(text.starts_with(first_line(checksum)),
-                     "{}: does not match its checksum: it was altered or cut short", path.string());
     return {checksum, Json::parse("{" + std::string(rest))};
-  } catch (const FileError& error) {
-    throw DamagedCheckpoint(error.what());
   } catch (const Json::exception& error) {
     throw DamagedCheckpoint(fmt::format("{}: is not JSON ({})", path.string(), error.what()));
   }
