@@ -56,7 +56,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     reader.read_override(text);
   }
   reader.require_settings(use);
-  const LoadedConfig loaded = result_of(reader);
+  LoadedConfig loaded = result_of(reader);
   check_config(loaded, use);
   return loaded;
 }
@@ -65,7 +65,7 @@ LoadedConfig load_config_text(const std::string& text, const std::string& label,
   Reader reader;
   reader.read_document(text, label);
   reader.require_settings(use);
-  const LoadedConfig loaded = result_of(reader);
+  LoadedConfig loaded = result_of(reader);
   check_config(loaded, use);
   return loaded;
 }

@@ -92,7 +92,7 @@ std::string manual_markdown() {
       "  num_experts: 8\n"
       "  top_k: 2\n"
       "```\n\n"
-      "Words after the file change single settings: `switchyard train run.yaml moe.top_k=1 "
+      "Words after the file change single settings: `switchyard train run.yaml moe.top_k=4 "
       "'data.train=[a, b]'`.\n"
       "Unknown keys, wrong types, values out of range and sizes that do not fit together are "
       "refused, all at once, each with\nits line. `switchyard config show run.yaml` prints every "

@@ -35,7 +35,7 @@ std::string read_text(const std::string& path) {
                    path);
   std::ifstream file(path, std::ios::binary);
   check<FileError>(file.good(), "{}: cannot be read: {}", path, std::strerror(errno));
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   check<FileError>(!file.bad(), "{}: cannot be read: {}", path, std::strerror(errno));
   return text;
 }

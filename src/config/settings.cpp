@@ -122,7 +122,7 @@ const Setting* find_setting(std::string_view name) {
 }
 
 std::string meant_setting(const std::string& section, const std::string& key) {
-  if (const std::string known = known_elsewhere(key); !known.empty()) {
+  if (std::string known = known_elsewhere(key); !known.empty()) {
     return known;
   }
   if (is_section(section)) {
@@ -135,7 +135,7 @@ std::string meant_setting(const std::string& section, const std::string& key) {
 }
 
 std::string meant_section_or_setting(const std::string& key) {
-  if (const std::string known = known_elsewhere(key); !known.empty()) {
+  if (std::string known = known_elsewhere(key); !known.empty()) {
     return known;
   }
   const std::string section = nearest_name(key, section_keys());

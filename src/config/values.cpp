@@ -132,6 +132,7 @@ std::string print_value(const std::string& value) {
 
 std::string print_value(const std::vector<std::string>& value) {
   std::vector<std::string> items;
+  items.reserve(value.size());
   for (const std::string& item : value) {
     items.push_back(in_quotes(item));
   }

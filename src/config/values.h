@@ -53,6 +53,7 @@ std::string type_text(NoLimits, const std::vector<std::string>&);
 template <class Enum, size_t kCount>
 std::vector<std::string> word_list(const std::array<Word<Enum>, kCount>& words) {
   std::vector<std::string> texts;
+  texts.reserve(kCount);
   for (const auto& word : words) {
     texts.emplace_back(word.text);
   }

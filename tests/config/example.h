@@ -77,7 +77,7 @@ inline Config config_without_defaults() {
   for (const Setting& setting : settings()) {
     for (const char* text :
          {"7", "0.3", "true", "false", "x y", "sigmoid", "allgather", "fp64", "full", "constant"}) {
-      if (setting.read({{text}, false}, config) == "" && !setting.has_default_value(config)) {
+      if (setting.read({{text}, false}, config).empty() && !setting.has_default_value(config)) {
         break;
       }
     }

@@ -127,7 +127,8 @@ TEST(Rules, TheRouterGetsAGradient) {
   EXPECT_EQ(broken(top_1(ScoreFunction::kSoftmax, true, false)), Lines{});
   EXPECT_EQ(broken(top_1(ScoreFunction::kSigmoid, false, false)), Lines{});
   // A published model may be made like that: only training it is refused.
-  EXPECT_EQ(broken_rules(top_1(ScoreFunction::kSigmoid, false, true), ConfigUse::kDescribe), Lines{});
+  EXPECT_EQ(broken_rules(top_1(ScoreFunction::kSigmoid, false, true), ConfigUse::kDescribe),
+            Lines{});
 }
 
 TEST(Rules, MicroBatchesFillTheBatch) {
