@@ -12,6 +12,11 @@
 namespace switchyard {
 namespace {
 
+// A step without a record is one too: a damaged one.
+bool is_one_checkpoint(const std::filesystem::path& path) {
+  return is_checkpoint_folder(path) || (step_of(path) && std::filesystem::is_directory(path));
+}
+
 // The folder that holds step_N: `path` itself, or its `checkpoints`.
 std::filesystem::path folder_of_checkpoints(const std::filesystem::path& path) {
   return list_checkpoints(path).empty() ? path / "checkpoints" : path;
@@ -88,11 +93,11 @@ std::string describe_one(const std::filesystem::path& path, bool verify) {
 }  // namespace
 
 bool is_checkpoint(const std::filesystem::path& path) {
-  return is_checkpoint_folder(path) || !list_checkpoints(folder_of_checkpoints(path)).empty();
+  return is_one_checkpoint(path) || !list_checkpoints(folder_of_checkpoints(path)).empty();
 }
 
 std::string describe_checkpoint(const std::filesystem::path& path, bool verify) {
-  if (is_checkpoint_folder(path)) {
+  if (is_one_checkpoint(path)) {
     return describe_one(path, verify);
   }
   const std::filesystem::path folder = folder_of_checkpoints(path);

@@ -80,6 +80,15 @@ TEST_F(DescribeTest, VerifiesEveryByteWhenAsked) {
             std::string::npos);
 }
 
+TEST_F(DescribeTest, SaysWhatADamagedOneLacks) {
+  const auto path = run_ / "checkpoints/step_20";
+  std::filesystem::remove(path / "record.json");
+  EXPECT_TRUE(is_checkpoint(path));
+  EXPECT_EQ(message_of<DamagedCheckpoint>([&] { describe_checkpoint(path); }),
+            "cannot read " + (path / "record.json").string() +
+                ": No such file or directory; check the path");
+}
+
 TEST_F(DescribeTest, TellsACheckpointFromOtherPaths) {
   EXPECT_TRUE(is_checkpoint(run_.path()));
   EXPECT_TRUE(is_checkpoint(run_ / "checkpoints"));
