@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "checkpoint/describe.h"
 #include "commands.h"
 #include "data/describe_dataset.h"
 
@@ -28,10 +29,16 @@ std::string dataset_prefix(const std::string& path) {
 }
 
 ExitCode inspect(const InspectOptions& options) {
+  if (is_checkpoint(options.path)) {
+    fmt::print("{}", describe_checkpoint(options.path, options.verify));
+    return ExitCode::kFinished;
+  }
   const std::string prefix = dataset_prefix(options.path);
-  check<FileError>(is_dataset(prefix),
-                   "{} is nothing known: expected the prefix of a data set (there is no {}.idx)",
-                   options.path, prefix);
+  check<FileError>(
+      is_dataset(prefix),
+      "{} is nothing known: expected a checkpoint, a run directory with checkpoints, or the "
+      "prefix of a data set (there is no {}.idx)",
+      options.path, prefix);
   fmt::print("{}", describe_dataset(prefix, options.verify));
   return ExitCode::kFinished;
 }
@@ -40,10 +47,11 @@ ExitCode inspect(const InspectOptions& options) {
 
 void add_inspect_command(CLI::App& program, Command& chosen) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = add_command(program, "inspect", "show what a data set holds",
-                                  "switchyard inspect data/books --verify");
-  command->add_option("PATH", options->path, "prefix of a tokenized data set")->required();
-  command->add_flag("--verify", options->verify, "read all of it and compare its checksum");
+  CLI::App* command = add_command(program, "inspect", "show what a checkpoint or a data set holds",
+                                  "switchyard inspect runs/mine --verify");
+  command->add_option("PATH", options->path, "checkpoint, run directory, or prefix of a data set")
+      ->required();
+  command->add_flag("--verify", options->verify, "read all of it and compare its checksums");
   command->callback([options, &chosen] { chosen = [options] { return inspect(*options); }; });
 }
 
