@@ -83,7 +83,7 @@ class CheckFolders(unittest.TestCase):
             "#include <ATen/core/Tensor.h>\n#include <ATen/ATen.h>\n",
         )
         self.expect_refused(
-            "src/moe/router.h:2: <ATen/ATen.h>: a header may include <ATen/core/Tensor.h> only: "
+            "src/moe/router.h:2: <ATen/ATen.h>: a header may include <ATen/core/Tensor.h> and <ATen/Parallel.h> only: "
             "include this in the source"
         )
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -139,8 +140,8 @@ void run_rank(int64_t rank, int64_t size, const std::string& folder, uint16_t po
 }
 
 void run_ranks_as_processes(int64_t size, uint16_t port) {
-  char folder[] = "/tmp/collectives_bench_XXXXXX";
-  if (mkdtemp(folder) == nullptr) {
+  std::string folder = std::filesystem::temp_directory_path() / "collectives_bench_XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) {
     std::perror("mkdtemp");
     return;
   }
@@ -156,8 +157,8 @@ void run_ranks_as_processes(int64_t size, uint16_t port) {
   for (const pid_t child : children) {
     waitpid(child, nullptr, 0);
   }
-  unlink((std::string(folder) + "/store").c_str());
-  rmdir(folder);
+  unlink((folder + "/store").c_str());
+  rmdir(folder.c_str());
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ class RandomStream {
   RandomStream(uint64_t seed, std::string_view name);
   RandomStream(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
 
-  uint64_t bits(uint64_t index) const;    // 64 random bits
-  double uniform(uint64_t index) const;   // in [0, 1), 53 bits
-  double normal(uint64_t index) const;    // standard normal
+  uint64_t bits(uint64_t index) const;                   // 64 random bits
+  double uniform(uint64_t index) const;                  // in [0, 1), 53 bits
+  double normal(uint64_t index) const;                   // standard normal
   uint64_t below(uint64_t index, uint64_t limit) const;  // in [0, limit), bias below limit x 2^-64
 
  private:

@@ -16,7 +16,7 @@ namespace switchyard {
 struct SequenceTable {
   std::vector<int64_t> starts;  // [num_sequences + 1], rising, starts[0] = 0
   int64_t num_tokens = 0;       // padding included
-  at::Tensor positions;         // [tokens] int64, counted from the start of each sequence; 0 in padding
+  at::Tensor positions;  // [tokens] int64, counted from the start of each sequence; 0 in padding
 
   int64_t num_sequences() const { return static_cast<int64_t>(starts.size()) - 1; }
   int64_t num_real_tokens() const { return starts.back(); }

@@ -8,7 +8,7 @@ namespace switchyard {
 struct TokenLoss {
   at::Tensor weighted_sum;  // [] sum over tokens of weight x cross-entropy, differentiable; equal
                             // on all ranks of tp
-  at::Tensor per_token;  // [tokens] cross-entropy, without gradient; 0 for ignored labels
+  at::Tensor per_token;     // [tokens] cross-entropy, without gradient; 0 for ignored labels
 };
 
 // Hidden states to the vocabulary, cut over tp. Parameter: weight [vocab, hidden], or the

@@ -1,5 +1,5 @@
-// Linked into every test: fills each new tensor with NaN (or the largest integer) before anyone writes to it, so
-// that a row or an expert that is never written shows.
+// Linked into every test: fills each new tensor with NaN (or the largest integer) before anyone
+// writes to it, so that a row or an expert that is never written shows.
 #include <ATen/Context.h>
 
 namespace {
