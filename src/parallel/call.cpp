@@ -25,8 +25,11 @@ uint32_t slot_of(int64_t group, uint32_t number, uint64_t digest) {
          (low(number, kNumberBits) << kDigestBits) | low(digest, kDigestBits);
 }
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
+// The first sentence of an error of Gloo, without the place in its source.
+std::string cause(const std::string& text) {
+  const size_t place = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  const size_t begin = place == std::string::npos ? 0 : place + 2;
+  return text.substr(begin, std::min(text.find('\n', begin), text.find(". ", begin)) - begin);
 }
 
 }  // namespace
@@ -98,7 +101,7 @@ void Call::report(const PeerLost& lost) const {
     }
   }
   throw CommError(fmt::format("{}. Look for the first error in the output of those ranks. ({})",
-                              text, first_line(lost.what())));
+                              text, cause(lost.what())));
 }
 
 }  // namespace switchyard

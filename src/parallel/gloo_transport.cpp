@@ -7,9 +7,11 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include <sched.h>
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -21,6 +23,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLastWordsTime{500};
 constexpr milliseconds kLastWordsPoll{10};
+constexpr int kErrorsOnly = 2;  // of c10's levels: information, warnings, errors
 
 // While it lives, new threads of this one do not push others off the processor when they wake up.
 // Gloo's network thread does so while its own caller holds a lock that it then spins on until the
@@ -49,26 +52,34 @@ std::shared_ptr<gloo::transport::Device> make_device(const std::string& host) {
                       : c10d::ProcessGroupGloo::createDeviceForHostname(host);
 }
 
-// Runs `work` on a thread of its own and returns when it has ended or the time is up: a store whose
-// server is stopped answers nothing and has no timeout of its own.
-void run_within(milliseconds time, std::function<void()> work) {
+// Runs `work` on a thread of its own; whether it ended well in time: a store whose server is
+// stopped answers nothing and has no timeout of its own. Without the warnings, a stack trace each,
+// that c10d prints about a store whose server is gone.
+bool run_within(milliseconds time, std::function<void()> work) {
   struct State {
     std::mutex mutex;
     std::condition_variable ended;
     bool has_ended = false;
+    bool is_done = false;
   };
   const auto state = std::make_shared<State>();
   std::thread([state, work = std::move(work)] {
+    const int level = std::exchange(FLAGS_caffe2_log_level, kErrorsOnly);
+    bool is_done = true;
     try {
       work();
-    } catch (const std::exception&) {  // no store, no last words
+    } catch (const std::exception&) {
+      is_done = false;
     }
+    FLAGS_caffe2_log_level = level;
     const std::lock_guard lock(state->mutex);
     state->has_ended = true;
+    state->is_done = is_done;
     state->ended.notify_all();
   }).detach();
   std::unique_lock lock(state->mutex);
   state->ended.wait_for(lock, time, [&] { return state->has_ended; });
+  return state->is_done;
 }
 
 struct Flight {
@@ -84,9 +95,10 @@ class GlooExchange : public Transport::Exchange {
   void wait() override {
     const auto deadline = Clock::now() + timeout_;
     for (const Flight& flight : flights_) {
-      // c10d takes zero for "no timeout".
-      const auto left = std::max(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()),
-                                 milliseconds(1));
+      // Rounded up, so that who runs out of it is past the deadline; c10d takes zero for "no
+      // timeout".
+      const auto left =
+          std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(1));
       try {
         flight.work->wait(left);
       } catch (const std::exception& error) {
@@ -143,24 +155,21 @@ class GlooTransport : public Transport {
   std::vector<std::string> last_words(const std::string& own,
                                       const std::vector<int64_t>& peers) override {
     has_spoken_ = true;
-    const auto words = std::make_shared<std::vector<std::string>>(peers.size());
-    const auto mutex = std::make_shared<std::mutex>();
-    run_within(2 * kLastWordsTime, [=, this, store = store_, rank = rank_] {
+    const auto words = std::make_shared<std::vector<std::string>>();
+    const auto ask = [words, own, peers, store = store_, rank = rank_] {
       const auto deadline = Clock::now() + kLastWordsTime;
       store->set(key(rank), own);
-      for (size_t i = 0; i < peers.size(); ++i) {
-        while (peers[i] != rank && !store->check({key(peers[i])}) && Clock::now() < deadline) {
+      std::vector<std::string> heard;
+      for (const int64_t peer : peers) {
+        while (peer != rank && !store->check({key(peer)}) && Clock::now() < deadline) {
           std::this_thread::sleep_for(kLastWordsPoll);
         }
-        if (peers[i] != rank && store->check({key(peers[i])})) {
-          const std::string text = store->get_to_str(key(peers[i]));
-          const std::lock_guard lock(*mutex);
-          (*words)[i] = text;
-        }
+        const bool has_spoken = peer != rank && store->check({key(peer)});
+        heard.push_back(has_spoken ? store->get_to_str(key(peer)) : "");
       }
-    });
-    const std::lock_guard lock(*mutex);
-    return *words;
+      *words = std::move(heard);
+    };
+    return run_within(2 * kLastWordsTime, ask) ? *words : std::vector<std::string>();
   }
 
  private:

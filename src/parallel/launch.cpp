@@ -1,6 +1,7 @@
 #include "parallel/launch.h"
 
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <limits>
@@ -60,6 +61,16 @@ std::string first_slurm_node() {
   }
   const size_t end = list.find_first_of("-,]", bracket);
   return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1);
+}
+
+// Gloo writes to a connection that the peer has just closed; by default the signal for that ends
+// the process without a word.
+void ignore_broken_pipes() {
+  struct sigaction current {};
+  if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
+    current.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &current, nullptr);
+  }
 }
 
 void raise_open_files_limit() {
@@ -133,6 +144,7 @@ std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const Mesh
   if (shape.world_size == 1) {
     return std::make_unique<Groups>(std::move(mesh), 0, nullptr);
   }
+  ignore_broken_pipes();
   raise_open_files_limit();
   try {
     const bool is_local =
@@ -155,6 +167,7 @@ std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const Mesh
 void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
                std::chrono::milliseconds timeout) {
   const Mesh mesh(shape);
+  ignore_broken_pipes();
   raise_open_files_limit();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   store->setTimeout(timeout);

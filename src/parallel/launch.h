@@ -31,15 +31,18 @@ LaunchEnvironment read_launch_environment();
 
 // Meets the other ranks and makes all groups. Collective over the world. Throws ConfigError when
 // the mesh cannot be or is not for the ranks that were started, CommError when a rank does not come
-// within the timeout. Raises the limit of open files to what the system allows: a rank holds a
-// connection to each other one.
+// within the timeout.
+//
+// Changes two things of the process: the limit of open files rises to what the system allows, since
+// a rank holds a connection to each other one, and SIGPIPE is ignored unless somebody handles it.
 std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const MeshShape& shape,
                                 std::chrono::milliseconds timeout);
 
 // Runs `body` once per rank, as threads of this process that share nothing but a store: a run of
 // many ranks as an ordinary function call, for tests and self-checks on CPU. Each thread computes
 // on one core. When one fails, the others fail at their next call to it; throws what the first
-// failing rank threw, after all have ended. Raises the limit of open files, as connect() does.
+// failing rank threw, after all have ended. Changes the process as
+// connect() does.
 void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
                std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
