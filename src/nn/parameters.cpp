@@ -4,6 +4,8 @@
 #include <functional>
 #include <numeric>
 
+#include <fmt/ranges.h>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -13,6 +15,8 @@
 
 namespace switchyard {
 namespace {
+
+constexpr char kNameTaken[] = "two parameters are named {}";
 
 int64_t product(const std::vector<int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
@@ -55,6 +59,29 @@ void fill_normal(at::Tensor& values, const ParameterSpec& spec, const std::vecto
   });
 }
 
+void check_spec(const ParameterSpec& spec) {
+  const bool has_elements =
+      std::all_of(spec.shape.begin(), spec.shape.end(), [](int64_t size) { return size > 0; });
+  check<ConfigError>(
+      !spec.shape.empty() && has_elements,
+      "{}: shape [{}] has no elements to train: at least one dim and sizes from 1 up "
+      "are expected",
+      spec.name, fmt::join(spec.shape, ", "));
+  const auto num_dims = static_cast<int64_t>(spec.shape.size());
+  check<ConfigError>(spec.tensor.kind != PlacementKind::kSharded ||
+                         (spec.tensor.dim >= 0 && spec.tensor.dim < num_dims),
+                     "{}: there is no dim {} to cut in shape [{}]", spec.name, spec.tensor.dim,
+                     fmt::join(spec.shape, ", "));
+  check<ConfigError>(spec.tensor.kind != PlacementKind::kPartial,
+                     "{}: a parameter cannot be partial: every rank must hold its value",
+                     spec.name);
+  check<ConfigError>(
+      spec.family == Family::kDense || spec.tensor.kind != PlacementKind::kReplicated,
+      "{}: an expert parameter cannot be replicated over etp: no group sums its gradient over etp "
+      "and edp",
+      spec.name);
+}
+
 }  // namespace
 
 Dtypes Dtypes::of(Precision precision) {
@@ -71,6 +98,7 @@ Dtypes Dtypes::of(Precision precision) {
 
 Parameter::Parameter(ParameterSpec spec, const Groups& groups)
     : spec_(std::move(spec)), start_(spec_.shape.size(), 0), local_shape_(spec_.shape) {
+  check_spec(spec_);
   const Mesh& mesh = groups.mesh();
   const auto cut = [&](int64_t dim, Axis axis) {
     const auto d = static_cast<size_t>(dim);
@@ -79,13 +107,9 @@ Parameter::Parameter(ParameterSpec spec, const Groups& groups)
                        "{}: dim {} of size {} cannot be cut evenly over {} {} ranks", spec_.name,
                        dim, local_shape_[d], parts, to_string(axis));
     local_shape_[d] /= parts;
-    start_[d] = local_shape_[d] * mesh.coordinate(groups.rank(), axis);
+    start_[d] += local_shape_[d] * mesh.coordinate(groups.rank(), axis);
   };
   const bool is_dense = spec_.family == Family::kDense;
-  check<ConfigError>(is_dense || spec_.tensor.kind != PlacementKind::kReplicated,
-                     "{}: an expert parameter cannot be replicated over etp: no group sums its "
-                     "gradient over etp and edp",
-                     spec_.name);
   const Axis tensor_axis = is_dense ? Axis::kTensor : Axis::kExpertTensor;
   int64_t num_shards = mesh.size(Axis::kPipeline);  // ranks that hold other parameters or parts
   if (!is_dense) {
@@ -177,11 +201,11 @@ Parameters::Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed)
 void Parameters::check_name_is_free(const std::string& name) const {
   for (const auto& storage : storages_) {
     for (const Parameter& piece : storage->pieces) {
-      check<ConfigError>(piece.name() != name, "two parameters are named {}", name);
+      check<ConfigError>(piece.name() != name, kNameTaken, name);
     }
   }
   for (const Buffer& buffer : buffers_) {
-    check<ConfigError>(buffer.name != name, "two parameters are named {}", name);
+    check<ConfigError>(buffer.name != name, kNameTaken, name);
   }
 }
 
@@ -191,10 +215,17 @@ at::Tensor Parameters::declare(std::vector<ParameterSpec> pieces,
   std::vector<at::Tensor> values;
   for (ParameterSpec& spec : pieces) {
     check_name_is_free(spec.name);
+    for (const Parameter& piece : storage->pieces) {
+      check<ConfigError>(piece.name() != spec.name, kNameTaken, spec.name);
+    }
     storage->pieces.emplace_back(std::move(spec), groups_);
     values.push_back(storage->pieces.back().initial_values(seed_, dtypes_.master).view({-1}));
   }
-  storage->master = (values.size() == 1 ? values[0] : at::cat(values)).view(local_shape);
+  const at::Tensor whole = values.size() == 1 ? values[0] : at::cat(values);
+  check<ShapeError>(whole.numel() == product(local_shape),
+                    "{}: {} elements on this rank do not fill a buffer of shape [{}]",
+                    storage->pieces.front().name(), whole.numel(), fmt::join(local_shape, ", "));
+  storage->master = whole.view(local_shape);
   storage->leaf =
       dtypes_.is_mixed() ? storage->master.to(dtypes_.compute) : storage->master.detach();
   storage->leaf.set_requires_grad(true);

@@ -52,9 +52,8 @@ class Parameter {
 
   const ParameterSpec& spec() const { return spec_; }
   const std::string& name() const { return spec_.name; }
-  const std::vector<int64_t>& local_start() const {
-    return start_;
-  }  // first logical index, per dim
+  // The first logical index of the local part, per dim.
+  const std::vector<int64_t>& local_start() const { return start_; }
   const std::vector<int64_t>& local_shape() const { return local_shape_; }
   int64_t local_numel() const;
 
@@ -122,8 +121,9 @@ class Parameters {
   Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed);
 
   // Declares logical parameters that share one buffer, and returns the leaf in `local_shape`
-  // (its elements: the pieces end to end). Throws ConfigError when a cut dim does not divide evenly
-  // or a name is taken. Not collective.
+  // (its elements: the pieces end to end). Throws ConfigError when a cut dim does not divide
+  // evenly, a name is taken or a declaration makes no sense, ShapeError when the pieces do not fill
+  // `local_shape`. Not collective.
   at::Tensor declare(std::vector<ParameterSpec> pieces, const std::vector<int64_t>& local_shape);
   // A buffer of zeros in the master dtype. [shape]
   at::Tensor declare_buffer(const std::string& name, const std::vector<int64_t>& shape);
