@@ -1,18 +1,12 @@
 #include "ops/grouped_gemm.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
-#include <new>
 
 #include "ops/parallel_tasks.h"
+#include "ops/thread_scratch.h"
 
 namespace switchyard {
 namespace {
-
-struct Free {
-  void operator()(void* memory) const { std::free(memory); }
-};
 
 // Half of what a kernel takes when both operands have to be packed: a is as dear as b then.
 template <class T>
@@ -25,12 +19,7 @@ std::vector<MatrixProduct<T>> cut_into_blocks(const std::vector<MatrixProduct<T>
   std::vector<MatrixProduct<T>> blocks;
   for (const MatrixProduct<T>& product : products) {
     const int64_t rows = rows_per_block(product);
-    for (int64_t column = 0; column < product.n; column += kGemmColumns) {
-      for (int64_t row = 0; row < product.m; row += rows) {
-        blocks.push_back(part_of(product, row, std::min(rows, product.m - row), column,
-                                 std::min(kGemmColumns, product.n - column)));
-      }
-    }
+    for_each_block(product, rows, [&](const MatrixProduct<T>& block) { blocks.push_back(block); });
   }
   return blocks;
 }
@@ -41,19 +30,11 @@ void multiply(const TypedKernels<T>& kernels, std::vector<MatrixProduct<T>> prod
                    [](const auto& left, const auto& right) { return left.k > right.k; });
   const std::vector<MatrixProduct<T>> blocks = cut_into_blocks(products);
   run_tasks(static_cast<int64_t>(blocks.size()), [&](int64_t block) {
-    kernels.gemm(blocks[static_cast<size_t>(block)], gemm_workspace());
+    kernels.gemm(blocks[static_cast<size_t>(block)], thread_scratch(kGemmWorkspaceBytes));
   });
 }
 
 }  // namespace
-
-void* gemm_workspace() {
-  thread_local std::unique_ptr<void, Free> workspace(std::aligned_alloc(64, kGemmWorkspaceBytes));
-  if (workspace == nullptr) {
-    throw std::bad_alloc();
-  }
-  return workspace.get();
-}
 
 void multiply_all(const TypedKernels<double>& kernels,
                   std::vector<MatrixProduct<double>> products) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/shape.h"
+#include "ops/expert_rows.h"
 #include "ops/float_types.h"
 #include "ops/grouped_gemm.h"
 #include "ops/kernel_types.h"
@@ -21,11 +22,9 @@ void multiply_per_expert(const TypedKernels<T>& kernels,
                          const std::vector<int64_t>& rows_per_expert, ProductOf product_of) {
   std::vector<MatrixProduct<T>> products;
   products.reserve(rows_per_expert.size());
-  int64_t first = 0;
-  for (size_t expert = 0; expert < rows_per_expert.size(); ++expert) {
-    products.push_back(product_of(static_cast<int64_t>(expert), first, rows_per_expert[expert]));
-    first += rows_per_expert[expert];
-  }
+  for_each_expert(rows_per_expert, [&](int64_t expert, int64_t first, int64_t rows) {
+    products.push_back(product_of(expert, first, rows));
+  });
   multiply_all(kernels, std::move(products));
 }
 
@@ -146,15 +145,7 @@ at::Tensor grouped_linear(const at::Tensor& rows, const at::Tensor& weight,
   check_shape("grouped_linear: rows", rows, {kAnySize, kAnySize});
   const auto num_experts = static_cast<int64_t>(rows_per_expert.size());
   check_shape("grouped_linear: weight", weight, {num_experts, kAnySize, rows.size(1)});
-  int64_t total = 0;
-  for (const int64_t count : rows_per_expert) {
-    check<ShapeError>(count >= 0, "grouped_linear: rows_per_expert must not be negative, got {}",
-                      count);
-    total += count;
-  }
-  check<ShapeError>(total == rows.size(0),
-                    "grouped_linear: rows_per_expert adds up to {}, but there are {} rows", total,
-                    rows.size(0));
+  check_rows_per_expert("grouped_linear", rows_per_expert, rows.size(0));
   return GroupedLinear::apply(rows.contiguous(), weight.contiguous(), rows_per_expert);
 }
 

@@ -11,6 +11,7 @@
 #include "base/shape.h"
 #include "ops/float_types.h"
 #include "ops/kernel_types.h"
+#include "ops/row_weights.h"
 
 namespace switchyard {
 namespace {
@@ -30,35 +31,6 @@ void for_rows(int64_t rows, int64_t ffn, Work work) {
     }
   });
 }
-
-// The weight of each row, and where its gradient goes; one, and nowhere, without weights.
-class RowWeights {
- public:
-  explicit RowWeights(const at::Tensor& weights) : weights_(weights) {}
-
-  double operator[](int64_t row) const {
-    if (!weights_.defined()) {
-      return 1;
-    }
-    return is_double() ? weights_.const_data_ptr<double>()[row]
-                       : weights_.const_data_ptr<float>()[row];
-  }
-  void set(int64_t row, double value) {
-    if (!weights_.defined()) {
-      return;
-    }
-    if (is_double()) {
-      weights_.mutable_data_ptr<double>()[row] = value;
-    } else {
-      weights_.mutable_data_ptr<float>()[row] = static_cast<float>(value);
-    }
-  }
-
- private:
-  bool is_double() const { return weights_.scalar_type() == at::kDouble; }
-
-  at::Tensor weights_;
-};
 
 struct WeightedSwiglu : torch::autograd::Function<WeightedSwiglu> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up,
@@ -97,8 +69,9 @@ struct WeightedSwiglu : torch::autograd::Function<WeightedSwiglu> {
       const T* grad_out = values_of<T>(grad);
       T* to = mutable_values_of<T>(grad_gate_up);
       for_rows(rows, ffn, [&](int64_t row) {
-        const double grad_weight = kernels.swiglu_backward(
-            in + row * 2 * ffn, row_weights[row], grad_out + row * ffn, ffn, to + row * 2 * ffn);
+        const double grad_weight =
+            kernels.swiglu_backward(in + row * 2 * ffn, row_weights[row], grad_out + row * ffn, ffn,
+                                    to + row * 2 * ffn, nullptr);
         row_weight_gradients.set(row, grad_weight);
       });
     });
@@ -117,10 +90,7 @@ at::Tensor weighted_swiglu(const at::Tensor& gate_up, const at::Tensor& weights)
   if (!weights.defined()) {
     return WeightedSwiglu::apply(gate_up.contiguous(), std::nullopt);
   }
-  check<ShapeError>(weights.scalar_type() == at::kFloat || weights.scalar_type() == at::kDouble,
-                    "weighted_swiglu: weights must be fp32 or fp64, got {}",
-                    c10::toString(weights.scalar_type()));
-  check_shape("weighted_swiglu: weights", weights, {gate_up.size(0)});
+  check_row_weights("weighted_swiglu: weights", weights, gate_up.size(0));
   return WeightedSwiglu::apply(gate_up.contiguous(), std::optional(weights.contiguous()));
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "ops/cpu/kernels.h"
-#include "ops/grouped_gemm.h"
+#include "ops/thread_scratch.h"
 
 // The kernels of every instruction set that this machine has. What the operators add is tested
 // through them.
@@ -86,7 +86,7 @@ void expect_product(const TypedKernels<T>& kernels, const Case& sizes, bool a_tr
                 .m = m,
                 .n = n,
                 .k = k},
-               gemm_workspace());
+               thread_scratch(kGemmWorkspaceBytes));
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       double sum = 0;
@@ -149,9 +149,11 @@ void expect_swiglu(const TypedKernels<T>& kernels) {
     Matrix<T> grad(1, ffn, 1, &random);
     Matrix<T> out(1, ffn, 1, nullptr);
     Matrix<T> grad_gate_up(1, 2 * ffn, 1, nullptr);
+    Matrix<T> same_out(1, ffn, 1, nullptr);
     kernels.swiglu(gate_up.values.data(), 0.75, ffn, out.values.data());
-    const double grad_weight = kernels.swiglu_backward(
-        gate_up.values.data(), 0.75, grad.values.data(), ffn, grad_gate_up.values.data());
+    const double grad_weight =
+        kernels.swiglu_backward(gate_up.values.data(), 0.75, grad.values.data(), ffn,
+                                grad_gate_up.values.data(), same_out.values.data());
     double expected_grad_weight = 0;
     for (int64_t i = 0; i < ffn; ++i) {
       const double gate = widen(gate_up.at(0, i));
@@ -161,6 +163,7 @@ void expect_swiglu(const TypedKernels<T>& kernels) {
       const double silu = gate * sigmoid;
       const double grad_silu = sigmoid * (1 + gate * (1 - sigmoid));
       EXPECT_NEAR(widen(out.at(0, i)), silu * up * 0.75, 4 * tolerance<T>());
+      EXPECT_EQ(widen(same_out.at(0, i)), widen(out.at(0, i)));
       EXPECT_NEAR(widen(grad_gate_up.at(0, i)), grad_out * 0.75 * up * grad_silu,
                   8 * tolerance<T>());
       EXPECT_NEAR(widen(grad_gate_up.at(0, ffn + i)), grad_out * 0.75 * silu, 8 * tolerance<T>());

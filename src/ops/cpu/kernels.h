@@ -14,6 +14,18 @@ struct Bf16Bits {
   uint16_t bits;
 };
 
+// The type that sums of T are taken in.
+template <class T>
+struct SumType {
+  using Type = T;
+};
+template <>
+struct SumType<Bf16Bits> {
+  using Type = float;
+};
+template <class T>
+using Sum = typename SumType<T>::Type;
+
 // c [m, n] = a [m, k] x b [k, n], all row-major parts of larger matrices.
 template <class T>
 struct MatrixProduct {
@@ -28,6 +40,9 @@ struct MatrixProduct {
   int64_t m;
   int64_t n;
   int64_t k;  // 0 writes zeros
+  // Unless null, written in place of c, with its stride: the sums, not rounded to T.
+  Sum<T>* wide_c = nullptr;
+  bool accumulate = false;  // adds to what is in wide_c
 };
 
 // What fits the caches: the largest m and n of one call, and the part of k that is summed at once.
@@ -48,9 +63,10 @@ struct TypedKernels {
 
   // One row of weighted_swiglu: gate_up [2 x ffn] -> out [ffn].
   void (*swiglu)(const T* gate_up, double weight, int64_t ffn, T* out);
-  // Gradients of one row; returns that of the weight.
+  // Gradients of one row; returns that of the weight. Writes what `swiglu` does to `out` on the
+  // way, unless it is null.
   double (*swiglu_backward)(const T* gate_up, double weight, const T* grad_out, int64_t ffn,
-                            T* grad_gate_up);
+                            T* grad_gate_up, T* out);
 
   // out[i] = rows[row_of_slot[0]][i] + rows[row_of_slot[1]][i] + ... ; negative rows are skipped.
   void (*sum_rows)(const T* rows, const int64_t* row_of_slot, int64_t num_slots, int64_t width,

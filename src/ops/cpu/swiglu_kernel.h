@@ -39,6 +39,7 @@ struct SwigluGradients {
   V gate;
   V up;
   V weight;
+  V out;
 };
 
 template <class V>
@@ -46,12 +47,13 @@ SwigluGradients<V> swiglu_gradients(V gate, V up, V weight, V grad_out) {
   const V share = sigmoid(gate);
   const V silu = gate * share;
   const V weighted = grad_out * weight;
-  return {weighted * up * (share + silu * (1 - share)), weighted * silu, grad_out * silu * up};
+  return {weighted * up * (share + silu * (1 - share)), weighted * silu, grad_out * silu * up,
+          silu * up * weight};
 }
 
 template <class T>
 double swiglu_backward(const T* gate_up, double weight, const T* grad_out, int64_t ffn,
-                       T* grad_gate_up) {
+                       T* grad_gate_up, T* out) {
   constexpr int64_t kWidth = kLanes<Sum<T>>;
   const T* up = gate_up + ffn;
   T* grad_up = grad_gate_up + ffn;
@@ -63,6 +65,9 @@ double swiglu_backward(const T* gate_up, double weight, const T* grad_out, int64
                                         load_sums(grad_out + i));
     store_sums(grad_gate_up + i, grads.gate);
     store_sums(grad_up + i, grads.up);
+    if (out != nullptr) {
+      store_sums(out + i, grads.out);
+    }
     weight_sums += grads.weight;
   }
   if (i < ffn) {
@@ -71,6 +76,9 @@ double swiglu_backward(const T* gate_up, double weight, const T* grad_out, int64
                                         weights, load_sums(grad_out + i, rest));
     store_sums(grad_gate_up + i, grads.gate, rest);
     store_sums(grad_up + i, grads.up, rest);
+    if (out != nullptr) {
+      store_sums(out + i, grads.out, rest);
+    }
     weight_sums += grads.weight;
   }
   return sum_of_lanes<Sum<T>>(weight_sums);
