@@ -1,9 +1,6 @@
 #include "moe/experts.h"
 
-#include <ATen/ATen.h>
-
-#include "ops/grouped_linear.h"
-#include "ops/swiglu.h"
+#include "ops/expert_mlp.h"
 
 namespace switchyard {
 
@@ -29,10 +26,8 @@ GroupedExperts::GroupedExperts(const Scope& scope, const MoeConfig& config, int6
 }
 
 at::Tensor GroupedExperts::forward(const DispatchedTokens& dispatched) const {
-  const at::Tensor gate_up =
-      grouped_linear(dispatched.rows, gate_up_, dispatched.rows_per_expert);  // [received, 2 x ffn]
-  const at::Tensor activated = weighted_swiglu(gate_up, dispatched.weights);  // [received, ffn]
-  return grouped_linear(activated, down_, dispatched.rows_per_expert);
+  return expert_mlp(dispatched.rows, gate_up_, down_, dispatched.weights,
+                    dispatched.rows_per_expert);
 }
 
 }  // namespace switchyard

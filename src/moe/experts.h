@@ -6,9 +6,9 @@
 
 namespace switchyard {
 
-// The routed experts of one layer, gated MLPs of equal shape, computed as one grouped GEMM per
-// projection. Parameters: gate_up [num_experts, 2, ffn, hidden] and down [num_experts, hidden,
-// ffn], cut over ep by expert and over etp by ffn.
+// The routed experts of one layer, gated MLPs of equal shape, computed by one operator
+// (ops/expert_mlp.h), never one after the other. Parameters: gate_up [num_experts, 2, ffn, hidden]
+// and down [num_experts, hidden, ffn], cut over ep by expert and over etp by ffn.
 class GroupedExperts {
  public:
   GroupedExperts(const Scope& scope, const MoeConfig& config, int64_t hidden_size, double init_std,

@@ -1,6 +1,6 @@
 #include "nn/linear.h"
 
-#include <ATen/ATen.h>
+#include "ops/dense_linear.h"
 
 namespace switchyard {
 namespace {
@@ -28,7 +28,7 @@ ColumnLinear::ColumnLinear(const Scope& scope, std::vector<ParameterSpec> pieces
 
 at::Tensor ColumnLinear::forward(const Placed& input) const {
   const Placed all = convert(input, Placement::replicated(), tensor_group_, input_site_);
-  return at::linear(all.tensor, weight_);
+  return dense_linear(all.tensor, weight_);
 }
 
 RowLinear::RowLinear(const Scope& scope, ParameterSpec weight, const Site& output_site)
@@ -40,7 +40,7 @@ RowLinear::RowLinear(const Scope& scope, ParameterSpec weight, const Site& outpu
 }
 
 Placed RowLinear::forward(const at::Tensor& input, const Placement& output) const {
-  const Placed part{at::linear(input, weight_), Placement::partial()};
+  const Placed part{dense_linear(input, weight_), Placement::partial()};
   return convert(part, output, tensor_group_, output_site_);
 }
 

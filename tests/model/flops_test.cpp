@@ -1,0 +1,31 @@
+#include "model/flops.h"
+
+#include <gtest/gtest.h>
+
+namespace switchyard {
+namespace {
+
+TEST(TrainingFlops, CountsEveryMatrixProductOfTheTokensPath) {
+  Config config;
+  config.model.num_layers = 3;
+  config.model.hidden_size = 10;
+  config.model.ffn_hidden_size = 20;
+  config.model.num_attention_heads = 4;
+  config.model.num_query_groups = 2;
+  config.model.head_dim = 5;
+  config.model.vocab_size = 100;
+  config.moe.num_experts = 8;
+  config.moe.top_k = 2;
+  config.moe.ffn_hidden_size = 6;
+  config.moe.shared_expert_ffn_hidden_size = 7;
+  config.moe.first_dense_layers = 1;
+  // Multiply-adds per token: q 10 x 20, k and v 10 x 10 each, o 20 x 10; scores and values with the
+  // mean of (7 + 1) / 2 keys, 20 x 4 each; dense 3 x 10 x 20; MoE 3 x 10 x (2 x 6 + 7) + 10 x 8;
+  // head 10 x 100.
+  const double attention = 200 + 100 + 100 + 200 + 2 * 20 * 4;
+  const double per_token = 3 * attention + 600 + 2 * (570 + 80) + 1000;
+  EXPECT_DOUBLE_EQ(training_flops(config, 50, 7), 2 * 3 * per_token * 50);
+}
+
+}  // namespace
+}  // namespace switchyard

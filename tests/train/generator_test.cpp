@@ -1,0 +1,102 @@
+#include "train/generator.h"
+
+#include <cmath>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "support/small_model.h"
+
+namespace switchyard {
+namespace {
+
+// Five tokens of probability 0.4, 0.3, 0.15, 0.1, 0.05 in mixed order, then padding of the
+// vocabulary that would always win.
+at::Tensor logits() {
+  return at::log(at::tensor({0.1, 0.4, 0.05, 0.3, 0.15, 1e9}, at::kDouble)).to(at::kFloat);
+}
+constexpr int64_t kVocabulary = 5;
+
+std::map<int64_t, double> shares(const SamplingOptions& options) {
+  constexpr int64_t kDraws = 20000;
+  std::map<int64_t, double> share;
+  for (int64_t position = 0; position < kDraws; ++position) {
+    share[sample_token(logits(), kVocabulary, options, position)] += 1.0 / kDraws;
+  }
+  return share;
+}
+
+TEST(SampleToken, TakesTheLikeliestAtTemperatureZeroAndTheLowestIdOfEquals) {
+  EXPECT_EQ(sample_token(logits(), kVocabulary, {.temperature = 0}, 0), 1);
+  EXPECT_EQ(sample_token(at::zeros({6}), kVocabulary, {.temperature = 0}, 0), 0);
+}
+
+TEST(SampleToken, DrawsEachTokenAsOftenAsItsProbability) {
+  const auto share = shares({});
+  EXPECT_NEAR(share.at(1), 0.4, 0.02);
+  EXPECT_NEAR(share.at(3), 0.3, 0.02);
+  EXPECT_NEAR(share.at(4), 0.15, 0.02);
+  EXPECT_NEAR(share.at(0), 0.1, 0.02);
+  EXPECT_NEAR(share.at(2), 0.05, 0.02);
+  EXPECT_FALSE(share.contains(5));
+}
+
+TEST(SampleToken, SharpensWithTheTemperature) {
+  // Probabilities squared: 0.16, 0.09, 0.0225, 0.01, 0.0025 of 0.285.
+  const auto share = shares({.temperature = 0.5});
+  EXPECT_NEAR(share.at(1), 0.16 / 0.285, 0.02);
+  EXPECT_NEAR(share.at(3), 0.09 / 0.285, 0.02);
+}
+
+TEST(SampleToken, KeepsOnlyTheTopK) {
+  const auto share = shares({.top_k = 2});
+  EXPECT_EQ(share.size(), 2U);
+  EXPECT_NEAR(share.at(1), 0.4 / 0.7, 0.02);
+  EXPECT_NEAR(share.at(3), 0.3 / 0.7, 0.02);
+}
+
+TEST(SampleToken, KeepsTheHeadThatReachesTopP) {
+  const auto share = shares({.top_p = 0.8});  // 0.4 + 0.3 falls short, 0.15 more reaches it
+  EXPECT_EQ(share.size(), 3U);
+  EXPECT_NEAR(share.at(4), 0.15 / 0.85, 0.02);
+  EXPECT_EQ(shares({.top_p = 0}).size(), 1U);
+}
+
+TEST(SampleToken, DependsOnSeedAndPositionAlone) {
+  const SamplingOptions options{.seed = 9};
+  EXPECT_EQ(sample_token(logits(), kVocabulary, options, 3),
+            sample_token(logits(), kVocabulary, options, 3));
+  EXPECT_NE(shares({.seed = 1}).at(1), shares({.seed = 2}).at(1));
+}
+
+TEST(Generate, ContinuesGreedilyAsTheWholeForwardPassWould) {
+  Config config = small_config();
+  config.model.vocab_size = 320;
+  const std::unique_ptr<Groups> groups = Groups::single();
+  Parameters parameters(*groups, Dtypes::fp64(), 3);
+  const LanguageModel model(parameters, config);
+  const auto tokenizer = make_tokenizer("bytes");
+  std::string text = "To be";
+  std::string expected = text;
+  for (int i = 0; i < 12; ++i) {
+    const auto ids = tokenizer->encode(expected);
+    TokenBatch batch;
+    batch.tokens = at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong);
+    batch.table = SequenceTable::from_lengths({batch.tokens.size(0)});
+    const auto id = static_cast<int32_t>(
+        sample_token(model.logits(batch)[-1], tokenizer->vocab_size(), {.temperature = 0}, 0));
+    if (id == tokenizer->end_of_document()) {
+      break;
+    }
+    expected += tokenizer->decode({&id, 1});
+  }
+  generate(model, *tokenizer, "To be", {.max_tokens = 12, .temperature = 0},
+           [&](const std::string& piece) { text += piece; });
+  EXPECT_EQ(text, expected);
+  EXPECT_GT(text.size(), 5U);
+}
+
+}  // namespace
+}  // namespace switchyard
