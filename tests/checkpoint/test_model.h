@@ -100,7 +100,7 @@ struct TestModel {
     declare({dense(prefix + "router", {4, 8}, Placement::invariant())});
     declare({expert(prefix + "experts.up", {4, 2, 12, 8}, Placement::sharded(2, 12))});
     declare({expert(prefix + "experts.down", {4, 8, 12}, Placement::sharded(2, 12))});
-    declare({expert(prefix + "experts.bias", {4, 8}, Placement::replicated())});
+    declare({expert(prefix + "experts.bias", {4, 8}, Placement::invariant())});
     parameters.declare_buffer(prefix + "expert_bias", {4});
   }
 };
