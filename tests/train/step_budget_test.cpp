@@ -17,7 +17,7 @@ TEST(StepBudget, FixesTheStepsFromTheSpeedOfTheFirst) {
   }
   EXPECT_NEAR(steps, 51, 1);
   // 6 s are gone; 174 s are left for 1,740 steps.
-  EXPECT_NEAR(*total, 51 + 1740, 2);
+  EXPECT_NEAR(static_cast<double>(*total), 51 + 1740, 2);
 }
 
 TEST(StepBudget, MakesThreeStepsAtLeast) {
