@@ -18,8 +18,10 @@ struct Options {
 ExitCode generate_text(const Options& options) {
   const std::unique_ptr<Groups> groups = Groups::single();
   const LoadedModel loaded = load_model(options.model, *groups);
+  SamplingOptions sampling = options.sampling;
+  sampling.context_length = loaded.config.data.sequence_length;
   fmt::print("{}", options.prompt);
-  generate(*loaded.model, *loaded.tokenizer, options.prompt, options.sampling,
+  generate(*loaded.model, *loaded.tokenizer, options.prompt, sampling,
            [](const std::string& piece) {
              std::fwrite(piece.data(), 1, piece.size(), stdout);
              std::fflush(stdout);

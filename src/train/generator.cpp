@@ -53,17 +53,26 @@ void generate(const LanguageModel& model, const Tokenizer& tokenizer, const std:
               const std::function<void(const std::string&)>& write) {
   const auto prompt_ids = tokenizer.encode(prompt);
   check<ConfigError>(!prompt_ids.empty(), "the prompt is empty: give at least one character");
-  std::vector<int64_t> next(prompt_ids.begin(), prompt_ids.end());
+  std::vector<int64_t> text(prompt_ids.begin(), prompt_ids.end());
+  int64_t dropped = 0;  // tokens before the context
   std::vector<KeyValueCache> caches(static_cast<size_t>(model.num_layers()));
   for (int64_t i = 0; i < options.max_tokens; ++i) {
-    const at::Tensor logits = model.next_logits(at::tensor(next, at::kLong), caches);
-    const auto id = static_cast<int32_t>(
-        sample_token(logits, tokenizer.vocab_size(), options, caches[0].length));
+    const auto length = std::ssize(text);
+    int64_t seen = caches[0].length + dropped;
+    if (options.context_length > 0 && length - dropped > options.context_length) {
+      caches.assign(caches.size(), KeyValueCache());
+      dropped = length - std::max(int64_t{1}, options.context_length / 2);
+      seen = dropped;
+    }
+    const std::vector<int64_t> unseen(text.begin() + seen, text.end());
+    const at::Tensor logits = model.next_logits(at::tensor(unseen, at::kLong), caches);
+    const auto id =
+        static_cast<int32_t>(sample_token(logits, tokenizer.vocab_size(), options, length));
     if (id == tokenizer.end_of_document()) {
       return;
     }
     write(tokenizer.decode({&id, 1}));
-    next = {id};
+    text.push_back(id);
   }
 }
 

@@ -15,6 +15,9 @@ struct SamplingOptions {
   int64_t top_k = 0;         // only the k likeliest tokens; 0: all
   double top_p = 1.0;        // the likeliest tokens that together reach this probability
   uint64_t seed = 1;
+  // Longest sequence the model was trained on, 0 for no limit. Positions beyond it mean nothing to
+  // a model, so a longer text is continued from its last half of that length.
+  int64_t context_length = 0;
 };
 
 // Chooses the next token: argmax when temperature is 0, else a draw from softmax(logits /
@@ -25,8 +28,9 @@ int64_t sample_token(const at::Tensor& logits, int64_t vocab_size, const Samplin
                      int64_t position);
 
 // Continues `prompt`, calling `write` with each new piece of text, until the end of document or
-// max_tokens. Every token is computed once, against a cache of keys and values. Throws ConfigError
-// for an empty prompt. Collective as the model is, with the same arguments on all ranks.
+// max_tokens. Every token is computed once, against a cache of keys and values, but for those seen
+// again when the context is full. Throws ConfigError for an empty prompt. Collective as the model
+// is, with the same arguments on all ranks.
 void generate(const LanguageModel& model, const Tokenizer& tokenizer, const std::string& prompt,
               const SamplingOptions& options, const std::function<void(const std::string&)>& write);
 

@@ -98,5 +98,26 @@ TEST(Generate, ContinuesGreedilyAsTheWholeForwardPassWould) {
   EXPECT_GT(text.size(), 5U);
 }
 
+// A model that was trained on short sequences continues a longer text from the last half of its
+// context.
+TEST(Generate, ForgetsWhatLiesBeforeTheContext) {
+  Config config = small_config();
+  config.model.vocab_size = 320;
+  const std::unique_ptr<Groups> groups = Groups::single();
+  Parameters parameters(*groups, Dtypes::fp64(), 3);
+  const LanguageModel model(parameters, config);
+  const auto tokenizer = make_tokenizer("bytes");
+  const auto next = [&](const std::string& prompt, int64_t context_length) {
+    std::string text;
+    generate(model, *tokenizer, prompt,
+             {.max_tokens = 1, .temperature = 0, .context_length = context_length},
+             [&](const std::string& piece) { text += piece; });
+    return text;
+  };
+  EXPECT_EQ(next("what was said before, and then this", 8), next("this", 8));
+  EXPECT_EQ(next("what was said before, and then this", 8),
+            next("something else entirely, then this", 8));
+}
+
 }  // namespace
 }  // namespace switchyard
