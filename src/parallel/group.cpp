@@ -1,7 +1,6 @@
 #include "parallel/group.h"
 
 #include <algorithm>
-#include <cstring>
 #include <future>
 #include <numeric>
 #include <utility>
@@ -353,7 +352,7 @@ std::vector<std::string> Group::all_gather_text(const std::string& text, const S
     lengths.push_back(length[0]);
   }
   at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  std::copy(text.begin(), text.end(), static_cast<char*>(bytes.mutable_data_ptr()));
   const at::Tensor all = all_gather_rows(bytes, lengths, site);
   std::vector<std::string> texts;
   const auto* next = static_cast<const char*>(all.const_data_ptr());
