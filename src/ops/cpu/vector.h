@@ -25,7 +25,7 @@ constexpr int64_t kLanes = kVectorBytes / static_cast<int64_t>(sizeof(T));
 template <class T, int64_t kBytes = kVectorBytes>
 struct VectorType {
   using Aligned [[gnu::vector_size(kBytes)]] = T;
-  using Unaligned [[gnu::vector_size(kBytes), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
+  using Unaligned [[gnu::vector_size(kBytes), gnu::aligned(1), gnu::may_alias]] = T;
 };
 template <class T>
 using Vector = typename VectorType<T>::Aligned;
