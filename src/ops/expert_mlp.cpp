@@ -41,14 +41,15 @@ struct RowBlock {
 // bits.
 std::vector<RowBlock> row_blocks(const std::vector<int64_t>& rows_per_expert, int64_t received) {
   constexpr int64_t kBlocksPerThread = 8;
-  int64_t largest = kGemmRows;
-  while (largest > 64 && received / largest < kBlocksPerThread * at::get_num_threads()) {
-    largest /= 2;
+  int64_t target = 256;
+  while (target > 64 && received / target < kBlocksPerThread * at::get_num_threads()) {
+    target /= 2;
   }
   std::vector<RowBlock> blocks;
   for_each_expert(rows_per_expert, [&](int64_t expert, int64_t first, int64_t rows) {
-    for (int64_t done = 0; done < rows; done += largest) {
-      blocks.push_back({expert, first + done, std::min(largest, rows - done)});
+    const int64_t each = even_cut(rows, target);
+    for (int64_t done = 0; done < rows; done += each) {
+      blocks.push_back({expert, first + done, std::min(each, rows - done)});
     }
   });
   return blocks;
@@ -71,7 +72,7 @@ void for_each_block_of_rows(const std::vector<int64_t>& rows_per_expert, int64_t
 template <class T>
 void multiply_here(const TypedKernels<T>& kernels, const MatrixProduct<T>& product,
                    void* workspace) {
-  for_each_block(product, kGemmRows,
+  for_each_block(product, Cut{kGemmRows, kGemmColumns},
                  [&](const MatrixProduct<T>& block) { kernels.gemm(block, workspace); });
 }
 

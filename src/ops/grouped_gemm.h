@@ -33,13 +33,28 @@ MatrixProduct<T> part_of(const MatrixProduct<T>& product, int64_t first_row, int
   return part;
 }
 
-// Cuts a product into what a kernel takes at once, with `rows` of at most kGemmRows.
+// How to cut a product for the kernels. Any cut gives the same bits.
+struct Cut {
+  int64_t rows;     // at most kGemmRows
+  int64_t columns;  // at most kGemmColumns
+};
+
+// Rows of a block when `rows` are cut into nearly equal blocks of about `target`: up to half more,
+// rather than a small rest that would pack an operand for little work. Whole tiles.
+inline int64_t even_cut(int64_t rows, int64_t target) {
+  constexpr int64_t kTile = 8;
+  const int64_t num_blocks = std::max<int64_t>(1, (rows + target / 2) / target);
+  const int64_t each = (rows + num_blocks - 1) / num_blocks;
+  return (each + kTile - 1) / kTile * kTile;
+}
+
+// Calls `work(block)` for the blocks of a product.
 template <class T, class Work>
-void for_each_block(const MatrixProduct<T>& product, int64_t rows, Work work) {
-  for (int64_t column = 0; column < product.n; column += kGemmColumns) {
-    for (int64_t row = 0; row < product.m; row += rows) {
-      work(part_of(product, row, std::min(rows, product.m - row), column,
-                   std::min(kGemmColumns, product.n - column)));
+void for_each_block(const MatrixProduct<T>& product, const Cut& cut, Work work) {
+  for (int64_t row = 0; row < product.m; row += cut.rows) {
+    for (int64_t column = 0; column < product.n; column += cut.columns) {
+      work(part_of(product, row, std::min(cut.rows, product.m - row), column,
+                   std::min(cut.columns, product.n - column)));
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "ops/cpu/amx_gemm.h"
 #include "ops/cpu/kernels.h"
 #include "ops/thread_scratch.h"
 
@@ -141,6 +142,17 @@ TEST_P(CpuKernels, MultiplyEverySizeLikeANaiveLoop) {
   expect_products(kernels_->bf16);
 }
 
+// oneDNN takes the same operands without AMX, so that their order can be tested without it.
+TEST(AmxGemm, MultipliesEverySizeLikeANaiveLoop) {
+  const switchyard::CpuKernels* kernels = cpu_kernels_for(CpuIsa::kAvx512Bf16);
+  if (kernels == nullptr) {
+    GTEST_SKIP() << "this machine lacks AVX-512 with bf16";
+  }
+  TypedKernels<Bf16Bits> with_amx = kernels->bf16;
+  with_amx.gemm = amx_gemm;
+  expect_products(with_amx);
+}
+
 template <class T>
 void expect_swiglu(const TypedKernels<T>& kernels) {
   const RandomStream random(2, "swiglu");
@@ -204,7 +216,7 @@ TEST_P(CpuKernels, RoundToTheNearestBf16TiesToEven) {
 
 INSTANTIATE_TEST_SUITE_P(Isa, CpuKernels,
                          testing::Values(CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512,
-                                         CpuIsa::kAvx512Bf16),
+                                         CpuIsa::kAvx512Bf16, CpuIsa::kAmx),
                          [](const auto& instance) {
                            switch (instance.param) {
                              case CpuIsa::kBaseline:
@@ -215,6 +227,8 @@ INSTANTIATE_TEST_SUITE_P(Isa, CpuKernels,
                                return "avx512";
                              case CpuIsa::kAvx512Bf16:
                                return "avx512_bf16";
+                             case CpuIsa::kAmx:
+                               return "amx";
                            }
                            return "";
                          });
@@ -222,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, CpuKernels,
 TEST(CpuKernelChoice, TakesOneThatThisMachineHas) {
   bool is_known = false;
   for (const CpuIsa isa :
-       {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
+       {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
     is_known = is_known || cpu_kernels_for(isa) == &cpu_kernels();
   }
   EXPECT_TRUE(is_known);

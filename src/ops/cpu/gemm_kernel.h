@@ -162,6 +162,47 @@ void pack_panels(const Source<T>& source, Unit<T>* packed) {
   }
 }
 
+// Brings the source of a panel into the cache, a share at a time, while another panel is worked on:
+// weights come from memory, and packing them would wait for it.
+template <class T>
+class PanelFetch {
+ public:
+  PanelFetch(const Source<T>& source, int64_t first, int64_t num_shares) : source_(source) {
+    const int64_t columns = smaller(kPanelColumns<T>, source.width - first);
+    if (columns <= 0) {
+      return;
+    }
+    const bool along_depth = source.depth_is_contiguous;
+    next_row_ = source.at(0, first);
+    num_rows_ = along_depth ? columns : source.depth;
+    row_values_ = along_depth ? source.depth : columns;
+    const int64_t lines_in_row = (row_values_ + kLineValues - 1) / kLineValues;
+    lines_in_share_ = (num_rows_ * lines_in_row + num_shares - 1) / num_shares;
+  }
+
+  void fetch_share() {
+    for (int64_t line = 0; line < lines_in_share_ && num_rows_ > 0; ++line) {
+      __builtin_prefetch(next_row_ + done_in_row_, 0, 2);
+      done_in_row_ += kLineValues;
+      if (done_in_row_ >= row_values_) {
+        done_in_row_ = 0;
+        next_row_ += source_.stride;
+        --num_rows_;
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kLineValues = 64 / static_cast<int64_t>(sizeof(T));
+
+  Source<T> source_;
+  const T* next_row_ = nullptr;
+  int64_t num_rows_ = 0;
+  int64_t row_values_ = 0;
+  int64_t done_in_row_ = 0;
+  int64_t lines_in_share_ = 0;
+};
+
 // Where a tile's rows of a are: in place, at row_step units from row to row, or in a packed panel.
 template <class U>
 struct TileOfA {
@@ -178,7 +219,29 @@ struct TileOfC {
   Sum<T>* sums;   // [rows, kGemmColumns]
   bool is_first;  // of the parts of k
   bool is_last;
+  Sum<T>* wide_c;  // unless null, in place of c
+  bool accumulate;
 };
+
+template <class T>
+inline Vector<Sum<T>> first_sums(const TileOfC<T>& to, int64_t row, int64_t column) {
+  const Sum<T>* from = to.wide_c + row * to.c_stride + column;
+  const int64_t count = to.columns - column;
+  if (count >= kLanes<Sum<T>>) {
+    return load(from);
+  }
+  return load_sums(from, count < 0 ? 0 : count);
+}
+
+// As many lanes as there are columns left.
+template <class T>
+inline void store_part(T* to, Vector<Sum<T>> value, int64_t columns) {
+  if (columns >= kLanes<Sum<T>>) {
+    store_sums(to, value);
+  } else {
+    store_sums(to, value, columns < 0 ? 0 : columns);
+  }
+}
 
 template <class T, int64_t kRows>
 inline void finish_tile(const Vector<Sum<T>> (&sums)[kRows][2], const TileOfC<T>& to) {
@@ -188,13 +251,12 @@ inline void finish_tile(const Vector<Sum<T>> (&sums)[kRows][2], const TileOfC<T>
 #pragma GCC unroll 2
     for (int64_t half = 0; half < 2; ++half) {
       const int64_t column = half * kWidth;
-      T* c = to.c + row * to.c_stride + column;
       if (!to.is_last) {
         store(to.sums + row * kGemmColumns + column, sums[row][half]);
-      } else if (column + kWidth <= to.columns) {
-        store_sums(c, sums[row][half]);
+      } else if (to.wide_c != nullptr) {
+        store_part(to.wide_c + row * to.c_stride + column, sums[row][half], to.columns - column);
       } else {
-        store_sums(c, sums[row][half], to.columns - column < 0 ? 0 : to.columns - column);
+        store_part(to.c + row * to.c_stride + column, sums[row][half], to.columns - column);
       }
     }
   }
@@ -210,6 +272,12 @@ template <class T, bool kPacked, int64_t kRows>
     for (int64_t row = 0; row < kRows; ++row) {
       sums[row][0] = load(to.sums + row * kGemmColumns);
       sums[row][1] = load(to.sums + row * kGemmColumns + kWidth);
+    }
+  } else if (to.accumulate) {
+#pragma GCC unroll 8
+    for (int64_t row = 0; row < kRows; ++row) {
+      sums[row][0] = first_sums(to, row, 0);
+      sums[row][1] = first_sums(to, row, kWidth);
     }
   }
   const int64_t row_step = kPacked ? 1 : a.row_step;
@@ -269,11 +337,25 @@ class RowsOfA {
   bool in_place_;
 };
 
-// One part of k: all tiles of c.
+template <class T>
+TileOfC<T> tile_of_c(const MatrixProduct<T>& product, int64_t row, int64_t column, Sum<T>* sums,
+                     bool is_first, bool is_last) {
+  const int64_t offset = row * product.c_stride + column;
+  return {product.wide_c != nullptr ? nullptr : product.c + offset,
+          product.c_stride,
+          product.n - column,
+          sums + row * kGemmColumns + column,
+          is_first,
+          is_last,
+          product.wide_c != nullptr ? product.wide_c + offset : nullptr,
+          product.accumulate};
+}
+
+// One part of k: all tiles of c, a panel of b after the other, which stays in the cache meanwhile.
 template <class T>
 void multiply_depth(const MatrixProduct<T>& product, int64_t first_depth, char* workspace) {
-  auto* packed_b = reinterpret_cast<Unit<T>*>(workspace);
-  auto* packed_a = packed_b + kGemmDepth * kGemmColumns;
+  auto* panel = reinterpret_cast<Unit<T>*>(workspace);
+  auto* packed_a = panel + kGemmDepth * kPanelColumns<T>;
   auto* sums = reinterpret_cast<Sum<T>*>(packed_a + kGemmDepth * kGemmRows);
   const int64_t depth = smaller(kGemmDepth, product.k - first_depth);
   const int64_t units = units_of<T>(depth);
@@ -282,23 +364,23 @@ void multiply_depth(const MatrixProduct<T>& product, int64_t first_depth, char* 
 
   Source<T> b{product.b, product.b_stride, product.b_transposed, depth, product.n};
   b.data = b.at(first_depth, 0);
-  pack_panels(b, packed_b);
   Source<T> source_of_a{product.a, product.a_stride, !product.a_transposed, depth, product.m};
   source_of_a.data = source_of_a.at(first_depth, 0);
   const RowsOfA<T> a(source_of_a, packed_a);
 
-  for (int64_t row = 0; row < product.m; row += kTileRows) {
-    const int64_t rows = smaller(kTileRows, product.m - row);
-    for (int64_t column = 0; column < product.n; column += kPanelColumns<T>) {
-      const TileOfC<T> to{
-          product.c + row * product.c_stride + column, product.c_stride, product.n - column,
-          sums + row * kGemmColumns + column,          is_first,         is_last};
-      const Unit<T>* panel = packed_b + column * units;
+  const int64_t num_tiles = (product.m + kTileRows - 1) / kTileRows;
+  for (int64_t column = 0; column < product.n; column += kPanelColumns<T>) {
+    pack_panel(b, column, panel);
+    PanelFetch<T> next_panel(b, column + kPanelColumns<T>, num_tiles);
+    for (int64_t row = 0; row < product.m; row += kTileRows) {
+      const int64_t rows = smaller(kTileRows, product.m - row);
+      const TileOfC<T> to = tile_of_c(product, row, column, sums, is_first, is_last);
       if (a.is_in_place()) {
         multiply_tile<T, false>(rows, units, a.tile(row), panel, to);
       } else {
         multiply_tile<T, true>(rows, units, a.tile(row), panel, to);
       }
+      next_panel.fetch_share();
     }
   }
 }

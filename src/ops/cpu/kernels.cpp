@@ -4,6 +4,8 @@
 
 #include <ATen/Version.h>
 
+#include "ops/cpu/amx_gemm.h"
+
 namespace switchyard {
 
 extern const CpuKernels kBaselineKernels;
@@ -19,6 +21,12 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
+CpuKernels with_amx(CpuKernels kernels) {
+  kernels.name = "amx";
+  kernels.bf16.gemm = amx_gemm;
+  return kernels;
+}
+
 }  // namespace
 
 const CpuKernels* cpu_kernels_for(CpuIsa isa) {
@@ -32,6 +40,10 @@ const CpuKernels* cpu_kernels_for(CpuIsa isa) {
       return has_avx512() ? &kAvx512Kernels : nullptr;
     case CpuIsa::kAvx512Bf16:
       return has_avx512() && __builtin_cpu_supports("avx512bf16") ? &kAvx512Bf16Kernels : nullptr;
+    case CpuIsa::kAmx: {
+      static const CpuKernels kernels = with_amx(kAvx512Bf16Kernels);
+      return cpu_kernels_for(CpuIsa::kAvx512Bf16) != nullptr && has_amx() ? &kernels : nullptr;
+    }
   }
   return nullptr;
 }
@@ -46,7 +58,7 @@ namespace {
 const CpuKernels& fastest_kernels() {
   const std::string allowed = at::get_cpu_capability();
   if (allowed == "AVX512") {
-    for (const CpuIsa isa : {CpuIsa::kAvx512Bf16, CpuIsa::kAvx512}) {
+    for (const CpuIsa isa : {CpuIsa::kAmx, CpuIsa::kAvx512Bf16, CpuIsa::kAvx512}) {
       if (const CpuKernels* kernels = cpu_kernels_for(isa)) {
         return *kernels;
       }

@@ -45,13 +45,13 @@ struct MatrixProduct {
   bool accumulate = false;  // adds to what is in wide_c
 };
 
-// What fits the caches: the largest m and n of one call, and the part of k that is summed at once.
-constexpr int64_t kGemmRows = 256;
-constexpr int64_t kGemmColumns = 128;
+// The largest m and n of one call, and the part of k that is summed at once.
+constexpr int64_t kGemmRows = 384;
+constexpr int64_t kGemmColumns = 512;
 constexpr int64_t kGemmDepth = 512;
-// Packed operands and sums, in the widest type.
+// A packed panel of b, packed a, and sums, in the widest type.
 constexpr int64_t kGemmWorkspaceBytes =
-    8 * (kGemmRows * kGemmDepth + kGemmDepth * kGemmColumns + kGemmRows * kGemmColumns);
+    8 * (kGemmDepth * 32 + kGemmRows * kGemmDepth + kGemmRows * kGemmColumns);
 
 template <class T>
 struct TypedKernels {
@@ -80,7 +80,7 @@ struct CpuKernels {
   TypedKernels<Bf16Bits> bf16;
 };
 
-enum class CpuIsa { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+enum class CpuIsa { kBaseline, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 // The kernels for one instruction set, or nullptr where this machine or build lacks it.
 const CpuKernels* cpu_kernels_for(CpuIsa isa);

@@ -30,18 +30,6 @@ struct VectorType {
 template <class T>
 using Vector = typename VectorType<T>::Aligned;
 
-// The type that sums of T are taken in.
-template <class T>
-struct SumType {
-  using Type = T;
-};
-template <>
-struct SumType<Bf16Bits> {
-  using Type = float;
-};
-template <class T>
-using Sum = typename SumType<T>::Type;
-
 // --- one value -----------------------------------------------------------------------------------
 
 inline double to_sum(double value) {
