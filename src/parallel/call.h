@@ -15,7 +15,7 @@ namespace switchyard {
 // Who is in a group, seen from one of its ranks.
 struct GroupMembers {
   std::string name;            // "tp"
-  int64_t id = 0;              // below 16; tells apart groups that have two ranks in common
+  int64_t id = 0;              // below 15; tells apart groups that have two ranks in common
   std::vector<int64_t> ranks;  // in the world, rising
   int64_t own = 0;             // index of this rank in `ranks`
   std::string whoami;          // "rank 5: tp 1 dp 0"

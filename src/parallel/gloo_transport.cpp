@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLastWordsTime{500};
 constexpr milliseconds kLastWordsPoll{10};
-constexpr int kErrorsOnly = 2;  // of c10's levels: information, warnings, errors
+constexpr int kHangUpSlot = 15 << 27;  // of no group
 
 // While it lives, new threads of this one do not push others off the processor when they wake up.
 // Gloo's network thread does so while its own caller holds a lock that it then spins on until the
@@ -52,9 +52,34 @@ std::shared_ptr<gloo::transport::Device> make_device(const std::string& host) {
                       : c10d::ProcessGroupGloo::createDeviceForHostname(host);
 }
 
+// While one lives, c10d prints no warnings: about a store whose server is gone it prints a stack
+// trace each time.
+class NoWarnings {
+ public:
+  NoWarnings() {
+    const std::lock_guard lock(mutex_);
+    if (num_alive_++ == 0) {
+      previous_level_ = std::exchange(FLAGS_caffe2_log_level, kErrorsOnly);
+    }
+  }
+  ~NoWarnings() {
+    const std::lock_guard lock(mutex_);
+    if (--num_alive_ == 0) {
+      FLAGS_caffe2_log_level = previous_level_;
+    }
+  }
+  NoWarnings(const NoWarnings&) = delete;
+  NoWarnings& operator=(const NoWarnings&) = delete;
+
+ private:
+  static constexpr int kErrorsOnly = 2;  // of c10's levels: information, warnings, errors
+  static inline std::mutex mutex_;
+  static inline int num_alive_ = 0;
+  static inline int previous_level_ = 0;
+};
+
 // Runs `work` on a thread of its own; whether it ended well in time: a store whose server is
-// stopped answers nothing and has no timeout of its own. Without the warnings, a stack trace each,
-// that c10d prints about a store whose server is gone.
+// stopped answers nothing and has no timeout of its own.
 bool run_within(milliseconds time, std::function<void()> work) {
   struct State {
     std::mutex mutex;
@@ -64,14 +89,13 @@ bool run_within(milliseconds time, std::function<void()> work) {
   };
   const auto state = std::make_shared<State>();
   std::thread([state, work = std::move(work)] {
-    const int level = std::exchange(FLAGS_caffe2_log_level, kErrorsOnly);
     bool is_done = true;
     try {
+      const NoWarnings no_warnings;
       work();
     } catch (const std::exception&) {
       is_done = false;
     }
-    FLAGS_caffe2_log_level = level;
     const std::lock_guard lock(state->mutex);
     state->has_ended = true;
     state->is_done = is_done;
@@ -156,9 +180,11 @@ class GlooTransport : public Transport {
                                       const std::vector<int64_t>& peers) override {
     has_spoken_ = true;
     const auto words = std::make_shared<std::vector<std::string>>();
-    const auto ask = [words, own, peers, store = store_, rank = rank_] {
-      const auto deadline = Clock::now() + kLastWordsTime;
+    const auto ask = [words, own, peers, store = store_, gloo = gloo_, rank = rank_] {
+      // With rank 0 goes the store: it stays until the others have asked.
+      const auto deadline = Clock::now() + (rank == 0 ? 2 : 1) * kLastWordsTime;
       store->set(key(rank), own);
+      hang_up(*gloo, rank);
       std::vector<std::string> heard;
       for (const int64_t peer : peers) {
         while (peer != rank && !store->check({key(peer)}) && Clock::now() < deadline) {
@@ -169,11 +195,26 @@ class GlooTransport : public Transport {
       }
       *words = std::move(heard);
     };
-    return run_within(2 * kLastWordsTime, ask) ? *words : std::vector<std::string>();
+    return run_within(3 * kLastWordsTime, ask) ? *words : std::vector<std::string>();
   }
 
  private:
   static std::string key(int64_t rank) { return "last_words/" + std::to_string(rank); }
+
+  // Closes all connections, so that who waits for this rank learns of it now. c10d has no call for
+  // it, but a wait that times out does it.
+  static void hang_up(c10d::ProcessGroupGloo& gloo, int64_t rank) {
+    for (int peer = 0; peer < gloo.getSize(); ++peer) {
+      if (peer == rank) {
+        continue;
+      }
+      try {
+        std::vector<at::Tensor> nothing{at::empty({1}, at::kByte)};
+        gloo.recv(nothing, peer, kHangUpSlot)->wait(milliseconds(1));
+      } catch (const std::exception&) {  // as intended, or closed already
+      }
+    }
+  }
 
   template <class Start>
   static void start(std::vector<Flight>& flights, const Parcel& parcel, const Start& begin) {

@@ -47,9 +47,9 @@ class Transport {
   // How long a peer may keep this rank waiting.
   virtual std::chrono::milliseconds timeout() const = 0;
 
-  // For the report after a loss: tells the others where this rank stands, and returns what each of
-  // `peers` said within a short time; an empty text for one that said nothing, no texts at all when
-  // they cannot be asked. Never throws.
+  // For the report after a loss: tells the others where this rank stands, closes its connections
+  // and returns what each of `peers` said within a short time; an empty text for one that said
+  // nothing, no texts at all when they cannot be asked. Never throws.
   virtual std::vector<std::string> last_words(const std::string& own,
                                               const std::vector<int64_t>& peers) = 0;
 };
