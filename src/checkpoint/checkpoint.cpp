@@ -168,7 +168,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
                                       const CheckpointRecord& record,
                                       const std::vector<TensorPart>& parts, const Group& world,
                                       int64_t keep) {
-  const std::filesystem::path path = directory / step_name(record.step);
+  std::filesystem::path path = directory / step_name(record.step);
   run_on_first_rank(world, [&] {
     make_directories(directory);
     delete_leftovers(directory);

@@ -150,6 +150,7 @@ void read_parts(const std::filesystem::path& folder, const CheckpointIndex& inde
                 const std::vector<TensorPart>& parts) {
   Targets targets;
   std::vector<at::Tensor> read;  // in the order of `parts`
+  read.reserve(parts.size());
   for (const TensorPart& part : parts) {
     read.push_back(targets.emplace(part.name, target_of(part))->second.values);
   }

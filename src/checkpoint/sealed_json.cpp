@@ -47,7 +47,7 @@ std::string write_sealed_json(const std::filesystem::path& path, const Json& con
   const int indent = is_indented ? 2 : -1;
   const std::string text = content.dump(indent, ' ', false, Json::error_handler_t::replace);
   const std::string rest = text.substr(1) + "\n";  // the first line has the opening brace
-  const std::string checksum = checksum_of(rest);
+  std::string checksum = checksum_of(rest);
   write_text(path, first_line(checksum) + rest);
   return checksum;
 }
