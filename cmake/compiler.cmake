@@ -8,7 +8,7 @@ find_program(CCACHE ccache)
 if(CCACHE)
   # Without this, ccache gives up on every file that uses the precompiled header.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 
 # at::parallel_for runs on one thread, silently, in any file compiled without OpenMP.
