@@ -23,6 +23,8 @@ SectionEntry(const char*, Section Config::*, const char*) -> SectionEntry<Sectio
 struct Config {
   RunConfig run;
   ModelConfig model;
+  AttentionConfig attention;
+  RopeConfig rope;
   MoeConfig moe;
   DataConfig data;
   TrainConfig train;
@@ -31,10 +33,17 @@ struct Config {
   CheckpointConfig checkpoint;
   MetricsConfig metrics;
 
+  // Features of each head that rotary positions turn.
+  int64_t rotary_dim() const {
+    return static_cast<int64_t>(static_cast<double>(model.head_size()) * rope.partial_factor);
+  }
+
   static constexpr auto sections() {
     return std::tuple{
         SectionEntry{"run", &Config::run, "the run as a whole"},
         SectionEntry{"model", &Config::model, "shape of the decoder"},
+        SectionEntry{"attention", &Config::attention, "attention of every layer"},
+        SectionEntry{"rope", &Config::rope, "rotary positions (RoPE)"},
         SectionEntry{"moe", &Config::moe, "experts and the router that chooses among them"},
         SectionEntry{"data", &Config::data, "text to train and evaluate on"},
         SectionEntry{"train", &Config::train, "length, batch and arithmetic of the training"},

@@ -7,7 +7,9 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "config/layer_set.h"
 #include "config/settings.h"
+#include "config/values.h"
 
 namespace switchyard {
 namespace {
@@ -67,6 +69,70 @@ std::string head_dim_is_even(const Config& config) {
 std::string query_groups_divide_heads(const Config& config) {
   return multiple_of("model.num_attention_heads", config.model.num_attention_heads,
                      "model.num_query_groups", config.model.query_groups());
+}
+
+std::string window_layers_are_layers(const Config& config) {
+  return wrong_layer_set("attention.window_layers", config.attention.window_layers,
+                         config.model.num_layers);
+}
+
+// --- Rotary positions
+
+std::string_view rope_type_word(const Config& config) {
+  return word_of(kRopeTypeWords, config.rope.type);
+}
+
+bool scales_from_original(const Config& config) {
+  return config.rope.type == RopeType::kLlama3 || config.rope.type == RopeType::kYarn;
+}
+
+std::string rotary_dim_is_even(const Config& config) {
+  if (config.rope.partial_factor == 1.0 || !head_dim_is_even(config).empty()) {
+    return "";
+  }
+  const int64_t dim = config.rotary_dim();
+  return unless(dim > 0 && dim % 2 == 0,
+                "rope.partial_factor ({}) of the head dim ({}) rotates {} features of a head: an "
+                "even number from 2 up is expected",
+                config.rope.partial_factor, config.model.head_size(), dim);
+}
+
+std::string dynamic_rope_can_stretch(const Config& config) {
+  if (config.rope.type != RopeType::kDynamic || !head_dim_is_even(config).empty()) {
+    return "";
+  }
+  if (config.model.max_position == 0) {
+    return "model.max_position must be given: rope.type dynamic scales for longer sequences than "
+           "that";
+  }
+  return unless(config.rotary_dim() > 2,
+                "rope.type dynamic needs more than 2 rotated features per head, got {}",
+                config.rotary_dim());
+}
+
+std::string scaled_rope_has_an_origin(const Config& config) {
+  return unless(!scales_from_original(config) || config.rope.original_max_position > 0,
+                "rope.original_max_position must be given: rope.type is {}",
+                rope_type_word(config));
+}
+
+std::string llama3_frequencies_are_in_order(const Config& config) {
+  return unless(config.rope.type != RopeType::kLlama3 ||
+                    config.rope.high_freq_factor > config.rope.low_freq_factor,
+                "rope.high_freq_factor ({}) must exceed rope.low_freq_factor ({})",
+                config.rope.high_freq_factor, config.rope.low_freq_factor);
+}
+
+std::string yarn_range_is_in_order(const Config& config) {
+  return unless(
+      config.rope.type != RopeType::kYarn || config.rope.beta_fast >= config.rope.beta_slow,
+      "rope.beta_fast ({}) must not be below rope.beta_slow ({})", config.rope.beta_fast,
+      config.rope.beta_slow);
+}
+
+std::string yarn_base_has_a_logarithm(const Config& config) {
+  return unless(config.rope.type != RopeType::kYarn || config.rope.base > 1.0,
+                "rope.base ({}) must be above 1 for rope.type yarn", config.rope.base);
 }
 
 std::string dense_layers_have_a_width(const Config& config) {
@@ -274,12 +340,38 @@ struct Idle {
   std::string reason;
 };
 
+// What the types of rotary positions leave unused.
+std::vector<Idle> idle_rope_settings(const Config& config) {
+  const RopeConfig& rope = config.rope;
+  const std::string type = fmt::format("rope.type is {}", rope_type_word(config));
+  const bool is_yarn = rope.type == RopeType::kYarn;
+  return {
+      {rope.type == RopeType::kDefault, {"rope.factor"}, type},
+      {!scales_from_original(config), {"rope.original_max_position"}, type},
+      {rope.type != RopeType::kLlama3, {"rope.low_freq_factor", "rope.high_freq_factor"}, type},
+      {!is_yarn,
+       {"rope.beta_fast", "rope.beta_slow", "rope.mscale", "rope.mscale_all_dim",
+        "rope.attention_factor", "rope.truncate"},
+       type},
+      {is_yarn && rope.attention_factor > 0.0,
+       {"rope.mscale", "rope.mscale_all_dim"},
+       "rope.attention_factor is given"},
+      {is_yarn && rope.attention_factor == 0.0 && rope.mscale_all_dim == 0.0,
+       {"rope.mscale"},
+       "rope.mscale_all_dim is not given"},
+      {is_yarn && rope.attention_factor == 0.0 && rope.mscale == 0.0,
+       {"rope.mscale_all_dim"},
+       "rope.mscale is not given"},
+  };
+}
+
 std::vector<Idle> idle_settings(const Config& config) {
   const MoeConfig& moe = config.moe;
   const bool is_sigmoid = moe.score_function == ScoreFunction::kSigmoid;
   const bool is_dense = !has_experts(config);
   const bool is_cosine = config.optimizer.schedule == LrSchedule::kCosine;
-  return {
+  std::vector<Idle> idle = {
+      {config.attention.window == 0, {"attention.window_layers"}, "attention.window is 0"},
       {is_dense,
        {"moe", "parallel.expert_size", "parallel.expert_tensor_size"},
        "moe.num_experts is 0"},
@@ -300,6 +392,18 @@ std::vector<Idle> idle_settings(const Config& config) {
       {!is_cosine, {"optimizer.min_lr"}, "optimizer.schedule is constant"},
       {config.data.eval.empty(), {"train.eval_every", "train.eval_batches"}, "data.eval is empty"},
   };
+  const std::vector<Idle> rope = idle_rope_settings(config);
+  idle.insert(idle.end(), rope.begin(), rope.end());
+  return idle;
+}
+
+std::string sequences_exceed_the_model(const Config& config) {
+  const int64_t longest = config.model.max_position;
+  return unless(longest == 0 || config.rope.type == RopeType::kDynamic ||
+                    config.data.sequence_length <= longest,
+                "data.sequence_length ({}) exceeds model.max_position ({}): the model is made for "
+                "shorter sequences",
+                config.data.sequence_length, longest);
 }
 
 std::string warmup_is_cut_off(const Config& config) {
@@ -348,6 +452,13 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       heads_divide_hidden_size(config),
       head_dim_is_even(config),
       query_groups_divide_heads(config),
+      window_layers_are_layers(config),
+      rotary_dim_is_even(config),
+      dynamic_rope_can_stretch(config),
+      scaled_rope_has_an_origin(config),
+      llama3_frequencies_are_in_order(config),
+      yarn_range_is_in_order(config),
+      yarn_base_has_a_logarithm(config),
       dense_layers_have_a_width(config),
       experts_have_a_width(config),
       enough_experts_to_choose(config),
@@ -390,6 +501,7 @@ void check_rules_of_world(const Config& config, int64_t num_ranks) {
 std::vector<std::string> warnings_about(const Config& config, const Origins& origins) {
   std::vector<std::string> lines = settings_without_effect(config, origins);
   lines.push_back(warmup_is_cut_off(config));
+  lines.push_back(sequences_exceed_the_model(config));
   return broken_lines(lines);
 }
 

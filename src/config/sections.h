@@ -35,7 +35,7 @@ struct ModelConfig {
   int64_t num_query_groups = 0;
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
-  double rotary_base = 10000.0;
+  int64_t max_position = 0;
   double norm_epsilon = 1e-6;
   bool tie_embeddings = false;
   double init_std = 0.02;
@@ -63,14 +63,100 @@ struct ModelConfig {
               "width of one attention head, in features; 0 for hidden_size / num_attention_heads"),
         field("vocab_size", &ModelConfig::vocab_size, {0, 1 << 28},
               "tokens in the vocabulary; 0 for the tokenizer's number"),
-        field("rotary_base", &ModelConfig::rotary_base, {1.0, 1e12},
-              "base of the rotary position frequencies"),
+        field("max_position", &ModelConfig::max_position, {0, 1 << 28},
+              "tokens of the longest sequence that the model is made for; 0: not said"),
         field("norm_epsilon", &ModelConfig::norm_epsilon, {1e-30, 1.0},
               "added to the mean square in RMSNorm"),
         field("tie_embeddings", &ModelConfig::tie_embeddings,
               "use the embedding as output weights too"),
         field("init_std", &ModelConfig::init_std, {0.0, 10.0},
               "standard deviation of the initial weights"),
+    };
+  }
+};
+
+enum class QkNormKind { kNone, kHead, kFull };
+constexpr std::array kQkNormWords{Word{QkNormKind::kNone, "none"}, Word{QkNormKind::kHead, "head"},
+                                  Word{QkNormKind::kFull, "full"}};
+
+struct AttentionConfig {
+  bool qkv_bias = false;
+  bool output_bias = false;
+  QkNormKind qk_norm = QkNormKind::kNone;
+  double qkv_clip = 0.0;
+  int64_t window = 0;
+  std::vector<std::string> window_layers;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("qkv_bias", &AttentionConfig::qkv_bias,
+              "add a bias to the query, key and value projections"),
+        field("output_bias", &AttentionConfig::output_bias, "add a bias to the output projection"),
+        field("qk_norm", &AttentionConfig::qk_norm, kQkNormWords,
+              "RMSNorm of queries and keys; head: over each head, full: over all heads together"),
+        field("qkv_clip", &AttentionConfig::qkv_clip, {0.0, 1e6},
+              "largest magnitude of a query, key or value element, clipped after the norm; 0 turns "
+              "clipping off"),
+        field("window", &AttentionConfig::window, {0, kNoLimit},
+              "tokens that a token attends to, itself and those right before it; 0 for all before "
+              "it"),
+        field("window_layers", &AttentionConfig::window_layers,
+              "layers that attention.window holds for: 3, 0-7 or 1-23/2 each, layers count from 0; "
+              "empty for all"),
+    };
+  }
+};
+
+enum class RopeType { kDefault, kLinear, kDynamic, kLlama3, kYarn };
+constexpr std::array kRopeTypeWords{
+    Word{RopeType::kDefault, "default"}, Word{RopeType::kLinear, "linear"},
+    Word{RopeType::kDynamic, "dynamic"}, Word{RopeType::kLlama3, "llama3"},
+    Word{RopeType::kYarn, "yarn"}};
+
+struct RopeConfig {
+  RopeType type = RopeType::kDefault;
+  double base = 10000.0;
+  double partial_factor = 1.0;
+  double factor = 1.0;
+  int64_t original_max_position = 0;
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  double mscale = 0.0;
+  double mscale_all_dim = 0.0;
+  double attention_factor = 0.0;
+  bool truncate = true;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("type", &RopeConfig::type, kRopeTypeWords,
+              "how frequencies are scaled for sequences longer than the model began with"),
+        field("base", &RopeConfig::base, {1.0, 1e12}, "base of the rotary position frequencies"),
+        field("partial_factor", &RopeConfig::partial_factor, {0.0, 1.0},
+              "share of each head, from its first feature on, that is rotated"),
+        field("factor", &RopeConfig::factor, {1.0, 1e6},
+              "how many times longer sequences may be than those the model began with"),
+        field("original_max_position", &RopeConfig::original_max_position, {0, 1 << 28},
+              "tokens of the longest sequence that the model began with; for llama3 and yarn"),
+        field("low_freq_factor", &RopeConfig::low_freq_factor, {1e-6, 1e6},
+              "llama3: a wavelength above original_max_position / this is scaled in full"),
+        field("high_freq_factor", &RopeConfig::high_freq_factor, {1e-6, 1e6},
+              "llama3: a wavelength below original_max_position / this is kept"),
+        field("beta_fast", &RopeConfig::beta_fast, {1e-6, 1e6},
+              "yarn: from this many turns within original_max_position on a frequency is kept"),
+        field("beta_slow", &RopeConfig::beta_slow, {1e-6, 1e6},
+              "yarn: up to this many turns within original_max_position a frequency is scaled in "
+              "full"),
+        field("mscale", &RopeConfig::mscale, {0.0, 1e6},
+              "yarn: weight of log(factor) in the numerator of the attention factor; 0: not given"),
+        field("mscale_all_dim", &RopeConfig::mscale_all_dim, {0.0, 1e6},
+              "yarn: the same in its denominator; both or neither"),
+        field("attention_factor", &RopeConfig::attention_factor, {0.0, 1e6},
+              "yarn: multiplies cosines and sines; 0: derived from factor, mscale and "
+              "mscale_all_dim"),
+        field("truncate", &RopeConfig::truncate,
+              "yarn: round the ends of the range between kept and scaled to whole frequencies"),
     };
   }
 };

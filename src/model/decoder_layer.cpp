@@ -13,7 +13,7 @@ Placed add(const Placed& left, const Placed& right) {
 
 DecoderLayer::DecoderLayer(const Scope& scope, const Config& config, const LayerSpec& spec)
     : attention_norm_(scope / "attention_norm", config.model, config.parallel.sequence_parallel),
-      attention_(scope / "attention", config.model),
+      attention_(scope / "attention", config, spec.attention_window),
       mlp_norm_(scope / "mlp_norm", config.model, config.parallel.sequence_parallel) {
   switch (spec.feed_forward) {
     case FeedForward::kDense:

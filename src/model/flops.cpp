@@ -3,6 +3,18 @@
 #include "model/layer_spec.h"
 
 namespace switchyard {
+namespace {
+
+// Mean over the tokens of a sequence: token i sees i + 1 tokens, or the window where that is less.
+double keys_per_token(double sequence_length, int64_t window) {
+  const auto seen = static_cast<double>(window);
+  if (window == 0 || seen >= sequence_length) {
+    return (sequence_length + 1) / 2;
+  }
+  return seen - seen * (seen - 1) / 2 / sequence_length;
+}
+
+}  // namespace
 
 double training_flops(const Config& config, double num_tokens, double sequence_length) {
   const ModelConfig& model = config.model;
@@ -14,15 +26,17 @@ double training_flops(const Config& config, double num_tokens, double sequence_l
 
   // Multiply-adds per token.
   const double projections = hidden * (query + key_value) + query * hidden;
-  const double scores = 2 * query * (sequence_length + 1) / 2;  // with keys, then with values
+  const auto scores = [&](const LayerSpec& layer) {  // with keys, then with values
+    return 2 * query * keys_per_token(sequence_length, layer.attention_window);
+  };
   const double dense = kGatedMatrices * hidden * static_cast<double>(model.ffn_hidden_size);
   const double experts =
       kGatedMatrices * hidden *
           static_cast<double>(moe.top_k * moe.ffn_hidden_size + moe.shared_expert_ffn_hidden_size) +
       hidden * static_cast<double>(moe.num_experts);
   double per_token = hidden * static_cast<double>(model.vocab_size);
-  for (const LayerSpec& layer : describe_layers(model, moe)) {
-    per_token += projections + scores;
+  for (const LayerSpec& layer : describe_layers(config)) {
+    per_token += projections + scores(layer);
     per_token += layer.feed_forward == FeedForward::kDense ? dense : experts;
   }
   constexpr double kPerMultiplyAdd = 2;

@@ -13,7 +13,7 @@ constexpr Site kLossDenominator{"loss.denominator"};
 
 std::vector<std::unique_ptr<DecoderLayer>> make_layers(const Scope& scope, const Config& config) {
   std::vector<std::unique_ptr<DecoderLayer>> layers;
-  for (const LayerSpec& spec : describe_layers(config.model, config.moe)) {
+  for (const LayerSpec& spec : describe_layers(config)) {
     layers.push_back(
         std::make_unique<DecoderLayer>(scope / std::to_string(layers.size()), config, spec));
   }
@@ -28,7 +28,8 @@ LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
       layers_(make_layers(Scope{parameters, "layers"}, config)),
       final_norm_(Scope{parameters, "final_norm"}, config.model, config.parallel.sequence_parallel),
       head_(Scope{parameters, "head"}, config.model, embedding_),
-      ledger_(parameters.groups().ledger()) {}
+      ledger_(parameters.groups().ledger()),
+      rotary_(config, parameters.dtypes().compute) {}
 
 RoutingMemos LanguageModel::new_memos() const {
   RoutingMemos memos;
@@ -49,13 +50,7 @@ ForwardContext LanguageModel::context_for(const SequenceTable& table, int64_t fi
   for (int64_t i = 0; i < table.num_sequences(); ++i) {
     longest = std::max(longest, table.length(i));
   }
-  const int64_t needed = first_position + longest;
-  if (!rotary_.cosine.defined() || rotary_.max_position() < needed) {
-    // Twice as far, so that generating token by token rarely makes a table.
-    rotary_ = make_rotary_table(2 * needed, config_.model.head_size(), config_.model.rotary_base,
-                                embedding_.weight().scalar_type());
-  }
-  ForwardContext context{table, rotary_, num_batch_tokens};
+  ForwardContext context{table, rotary_.table(first_position + longest), num_batch_tokens};
   if (first_position > 0) {
     context.table.positions = context.table.positions + first_position;
   }

@@ -5,6 +5,7 @@
 
 #include "base/token_batch.h"
 #include "model/decoder_layer.h"
+#include "model/rotary.h"
 #include "nn/embedding.h"
 #include "nn/output_head.h"
 
@@ -72,7 +73,7 @@ class LanguageModel {
   Norm final_norm_;
   OutputHead head_;
   Ledger& ledger_;
-  mutable RotaryTable rotary_;  // made when first needed, and again when a longer one is
+  mutable Rotary rotary_;
 };
 
 }  // namespace switchyard

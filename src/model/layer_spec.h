@@ -12,9 +12,10 @@ enum class FeedForward { kDense, kMoe };
 // code.
 struct LayerSpec {
   FeedForward feed_forward = FeedForward::kDense;
+  int64_t attention_window = 0;  // tokens that a token sees, itself included; 0: all before it
 };
 
 // The layers of the model that the settings describe, first to last.
-std::vector<LayerSpec> describe_layers(const ModelConfig& model, const MoeConfig& moe);
+std::vector<LayerSpec> describe_layers(const Config& config);
 
 }  // namespace switchyard

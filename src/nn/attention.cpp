@@ -12,12 +12,56 @@ namespace {
 constexpr Site kInput{"attention.input", Purpose::kTensorParallel};
 constexpr Site kOutput{"attention.output", Purpose::kTensorParallel};
 
-ParameterSpec head_projection(const Scope& scope, const ModelConfig& model, const char* name,
-                              int64_t num_heads) {
+constexpr Site kQueryNorm{"attention.q_norm", Purpose::kTensorParallel};
+constexpr Site kKeyNorm{"attention.k_norm", Purpose::kTensorParallel};
+
+ParameterSpec head_weight(const Scope& scope, const ModelConfig& model, const char* name,
+                          int64_t num_heads) {
   return {.name = scope.name(name),
           .shape = {num_heads, model.head_size(), model.hidden_size},
           .init = Init::normal(model.init_std),
           .tensor = Placement::sharded(0, num_heads)};
+}
+
+ParameterSpec head_bias(const Scope& scope, const ModelConfig& model, const char* name,
+                        int64_t num_heads) {
+  return {.name = scope.name(name),
+          .shape = {num_heads, model.head_size()},
+          .init = Init::zeros(),
+          .has_weight_decay = false,
+          .tensor = Placement::sharded(0, num_heads)};
+}
+
+ColumnLinear make_projections(const Scope& scope, const Config& config) {
+  const ModelConfig& model = config.model;
+  const int64_t heads = model.num_attention_heads;
+  const int64_t kv_heads = model.query_groups();
+  std::vector<ParameterSpec> biases;
+  if (config.attention.qkv_bias) {
+    biases = {head_bias(scope, model, "q_bias", heads), head_bias(scope, model, "k_bias", kv_heads),
+              head_bias(scope, model, "v_bias", kv_heads)};
+  }
+  return {scope,
+          {head_weight(scope, model, "q", heads), head_weight(scope, model, "k", kv_heads),
+           head_weight(scope, model, "v", kv_heads)},
+          model.hidden_size,
+          kInput,
+          biases};
+}
+
+RowLinear make_output(const Scope& scope, const Config& config) {
+  const ModelConfig& model = config.model;
+  std::optional<ParameterSpec> bias;
+  if (config.attention.output_bias) {
+    bias = row_bias(scope.name("o_bias"), model.hidden_size, config.parallel.sequence_parallel);
+  }
+  return {scope,
+          {.name = scope.name("o"),
+           .shape = {model.hidden_size, model.num_attention_heads, model.head_size()},
+           .init = Init::normal(output_init_std(model)),
+           .tensor = Placement::sharded(1, model.num_attention_heads)},
+          kOutput,
+          bias};
 }
 
 }  // namespace
@@ -44,37 +88,39 @@ std::pair<at::Tensor, at::Tensor> KeyValueCache::append(const at::Tensor& new_ke
   return {keys.narrow(0, 0, length), values.narrow(0, 0, length)};
 }
 
-Attention::Attention(const Scope& scope, const ModelConfig& model)
-    : num_heads_(model.num_attention_heads / scope.groups().tensor().size()),
-      num_kv_heads_(model.query_groups() / scope.groups().tensor().size()),
-      head_dim_(model.head_size()),
-      qkv_(scope,
-           {head_projection(scope, model, "q", model.num_attention_heads),
-            head_projection(scope, model, "k", model.query_groups()),
-            head_projection(scope, model, "v", model.query_groups())},
-           model.hidden_size, kInput),
-      output_(scope,
-              {.name = scope.name("o"),
-               .shape = {model.hidden_size, model.num_attention_heads, model.head_size()},
-               .init = Init::normal(output_init_std(model)),
-               .tensor = Placement::sharded(1, model.num_attention_heads)},
-              kOutput) {}
+Attention::Attention(const Scope& scope, const Config& config, int64_t window)
+    : num_heads_(config.model.num_attention_heads / scope.groups().tensor().size()),
+      num_kv_heads_(config.model.query_groups() / scope.groups().tensor().size()),
+      head_dim_(config.model.head_size()),
+      window_(window),
+      clip_(config.attention.qkv_clip),
+      qkv_(make_projections(scope, config)),
+      query_norm_(scope, config, "q_norm", config.model.num_attention_heads, kQueryNorm),
+      key_norm_(scope, config, "k_norm", config.model.query_groups(), kKeyNorm),
+      output_(make_output(scope, config)) {}
 
 Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
                           KeyValueCache* cache) const {
   const at::Tensor qkv = qkv_.forward(hidden).view({-1, num_heads_ + 2 * num_kv_heads_, head_dim_});
-  const at::Tensor& positions = context.table.positions;
+  const auto parts = qkv.split_with_sizes({num_heads_, num_kv_heads_, num_kv_heads_}, 1);
+  const auto clipped = [&](const at::Tensor& heads) {
+    return clip_ > 0 ? heads.clamp(-clip_, clip_) : heads;
+  };
+  const auto rotated = [&](const at::Tensor& heads) {
+    return rotate(heads, context.table.positions, context.rotary);
+  };
   // [tokens, heads/tp, head_dim] and [tokens, kv_heads/tp, head_dim]
-  const at::Tensor q = rotate(qkv.narrow(1, 0, num_heads_), positions, context.rotary);
-  const at::Tensor k = rotate(qkv.narrow(1, num_heads_, num_kv_heads_), positions, context.rotary);
-  const at::Tensor v = qkv.narrow(1, num_heads_ + num_kv_heads_, num_kv_heads_);
+  const at::Tensor q = rotated(clipped(query_norm_.forward(parts[0])));
+  const at::Tensor k = rotated(clipped(key_norm_.forward(parts[1])));
+  const at::Tensor v = clipped(parts[2]);
+  const AttentionOptions options{.scale = {}, .window = window_};
   at::Tensor attended;
   if (cache != nullptr) {
     const int64_t first_position = cache->length;
     const auto [keys, values] = cache->append(k, v);
-    attended = attention_with_cache(q, keys, values, first_position);
+    attended = attention_with_cache(q, keys, values, first_position, options);
   } else {
-    attended = attention(q, k, v, context.table, {}).out;
+    attended = attention(q, k, v, context.table, options).out;
   }
   return output_.forward(attended.reshape({-1, num_heads_ * head_dim_}), hidden.placement);
 }

@@ -3,6 +3,7 @@
 #include "config/config.h"
 #include "nn/forward_context.h"
 #include "nn/linear.h"
+#include "nn/qk_norm.h"
 
 namespace switchyard {
 
@@ -18,11 +19,15 @@ struct KeyValueCache {
 };
 
 // Causal self-attention with grouped key/value heads (GQA, Ainslie et al. 2023, arXiv:2305.13245)
-// and rotary positions, heads cut over tp. Parameters: q [heads, head_dim, hidden], k and v
-// [kv_heads, head_dim, hidden], o [hidden, heads, head_dim].
+// and rotary positions, heads cut over tp. In order: projections, norm of queries and keys,
+// clipping, rotation, attention within the window, output projection. Parameters: q
+// [heads, head_dim, hidden], k and v [kv_heads, head_dim, hidden], o [hidden, heads, head_dim];
+// where the settings ask for them q_bias [heads, head_dim], k_bias and v_bias
+// [kv_heads, head_dim], o_bias [hidden], q_norm and k_norm (qk_norm.h).
 class Attention {
  public:
-  Attention(const Scope& scope, const ModelConfig& model);
+  // `window`: tokens that a token of this layer sees, itself included; 0 for all before it.
+  Attention(const Scope& scope, const Config& config, int64_t window);
 
   // hidden [tokens, hidden] -> the same, placed as the input. With `cache` the tokens follow those
   // in the cache (one sequence, no gradient). Collective over tp.
@@ -32,7 +37,11 @@ class Attention {
   int64_t num_heads_;     // on this rank
   int64_t num_kv_heads_;  // on this rank
   int64_t head_dim_;
+  int64_t window_;
+  double clip_;  // 0: off
   ColumnLinear qkv_;
+  QkNorm query_norm_;
+  QkNorm key_norm_;
   RowLinear output_;
 };
 

@@ -1,5 +1,7 @@
 #include "nn/linear.h"
 
+#include <ATen/ATen.h>
+
 #include "ops/dense_linear.h"
 
 namespace switchyard {
@@ -16,7 +18,8 @@ int64_t numel(const std::vector<int64_t>& shape) {
 }  // namespace
 
 ColumnLinear::ColumnLinear(const Scope& scope, std::vector<ParameterSpec> pieces,
-                           int64_t in_features, const Site& input_site)
+                           int64_t in_features, const Site& input_site,
+                           std::vector<ParameterSpec> biases)
     : tensor_group_(scope.groups().tensor()), input_site_(input_site) {
   int64_t out_features = 0;
   for (const ParameterSpec& piece : pieces) {
@@ -24,24 +27,41 @@ ColumnLinear::ColumnLinear(const Scope& scope, std::vector<ParameterSpec> pieces
   }
   weight_ = scope.parameters.declare(std::move(pieces),
                                      {out_features / tensor_group_.size(), in_features});
+  if (!biases.empty()) {
+    bias_ = scope.parameters.declare(std::move(biases), {out_features / tensor_group_.size()});
+  }
 }
 
 at::Tensor ColumnLinear::forward(const Placed& input) const {
   const Placed all = convert(input, Placement::replicated(), tensor_group_, input_site_);
-  return dense_linear(all.tensor, weight_);
+  const at::Tensor product = dense_linear(all.tensor, weight_);
+  return bias_.defined() ? product + bias_ : product;
 }
 
-RowLinear::RowLinear(const Scope& scope, ParameterSpec weight, const Site& output_site)
+RowLinear::RowLinear(const Scope& scope, ParameterSpec weight, const Site& output_site,
+                     std::optional<ParameterSpec> bias)
     : tensor_group_(scope.groups().tensor()), output_site_(output_site) {
   const int64_t out_features = weight.shape.front();
   const int64_t in_features = numel(weight.shape) / out_features;
   weight_ = scope.parameters.declare({std::move(weight)},
                                      {out_features, in_features / tensor_group_.size()});
+  if (bias.has_value()) {
+    bias_ = scope.parameters.declare({std::move(*bias)}, {out_features});
+  }
 }
 
 Placed RowLinear::forward(const at::Tensor& input, const Placement& output) const {
   const Placed part{dense_linear(input, weight_), Placement::partial()};
-  return convert(part, output, tensor_group_, output_site_);
+  const Placed sum = convert(part, output, tensor_group_, output_site_);
+  return {bias_.defined() ? sum.tensor + bias_ : sum.tensor, sum.placement};
+}
+
+ParameterSpec row_bias(std::string name, int64_t out_features, bool is_sequence_parallel) {
+  return {.name = std::move(name),
+          .shape = {out_features},
+          .init = Init::zeros(),
+          .has_weight_decay = false,
+          .tensor = is_sequence_parallel ? Placement::replicated() : Placement::invariant()};
 }
 
 }  // namespace switchyard

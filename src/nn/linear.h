@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -9,16 +11,17 @@
 
 namespace switchyard {
 
-// The two linear layers of tensor parallelism (Megatron-LM, arXiv:1909.08053). Neither has a bias.
-// forward() is collective over tp where the placements differ.
+// The two linear layers of tensor parallelism (Megatron-LM, arXiv:1909.08053). forward() is
+// collective over tp where the placements differ.
 
 // y = x W^T with the output features cut over tp. Several logical parameters may lie one after the
 // other in W, each cut on its own (q, k and v; gate and up), so that one GEMM serves them.
 class ColumnLinear {
  public:
   // The last dim of each piece is in_features; all other dims together are its output features.
+  // `biases`: none, or one per piece, of its shape without the last dim and cut alike.
   ColumnLinear(const Scope& scope, std::vector<ParameterSpec> pieces, int64_t in_features,
-               const Site& input_site);
+               const Site& input_site, std::vector<ParameterSpec> biases = {});
 
   // input [tokens, in] invariant over tp, or sharded by tokens -> [tokens, out/tp]
   at::Tensor forward(const Placed& input) const;
@@ -27,13 +30,16 @@ class ColumnLinear {
   const Group& tensor_group_;
   Site input_site_;
   at::Tensor weight_;  // [out/tp, in]
+  at::Tensor bias_;    // [out/tp]; undefined without
 };
 
 // y = x W^T with the input features cut over tp: each rank makes a part of the sum.
 class RowLinear {
  public:
-  // The first dim of `weight` is out_features; the cut dim is in its placement.
-  RowLinear(const Scope& scope, ParameterSpec weight, const Site& output_site);
+  // The first dim of `weight` is out_features; the cut dim is in its placement. `bias`: from
+  // row_bias(), or none.
+  RowLinear(const Scope& scope, ParameterSpec weight, const Site& output_site,
+            std::optional<ParameterSpec> bias = {});
 
   // input [tokens, in/tp] -> [tokens, out], placed as asked: invariant, or sharded by tokens.
   Placed forward(const at::Tensor& input, const Placement& output) const;
@@ -42,6 +48,11 @@ class RowLinear {
   const Group& tensor_group_;
   Site output_site_;
   at::Tensor weight_;  // [out, in/tp]
+  at::Tensor bias_;    // [out]; undefined without
 };
+
+// The bias of a RowLinear: each rank adds it to the sum, once. With sequence parallelism each rank
+// adds it to its own tokens, and its gradient is the sum over them.
+ParameterSpec row_bias(std::string name, int64_t out_features, bool is_sequence_parallel);
 
 }  // namespace switchyard

@@ -1,5 +1,6 @@
 #include "ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 #include <vector>
@@ -27,8 +28,8 @@ HeadRows<T> rows_of(const at::Tensor& tensor) {
   }
 }
 
-AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, double scale) {
-  return {q.size(1), k.size(1), q.size(2), scale};
+AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, double scale, int64_t window) {
+  return {q.size(1), k.size(1), q.size(2), scale, window};
 }
 
 at::Tensor with_adjacent_head_dim(const at::Tensor& tensor) {
@@ -36,7 +37,8 @@ at::Tensor with_adjacent_head_dim(const at::Tensor& tensor) {
 }
 
 AttentionOutput forward_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const std::vector<AttentionSpan>& spans, double scale) {
+                             const std::vector<AttentionSpan>& spans, double scale,
+                             int64_t window) {
   AttentionOutput output{
       at::empty(q.sizes(), q.options()),
       at::empty({q.size(0), q.size(1)}, q.options().dtype(accumulator_type(q.scalar_type())))};
@@ -46,7 +48,7 @@ AttentionOutput forward_over(const at::Tensor& q, const at::Tensor& k, const at:
         AttentionForwardArrays<T>{rows_of<const T>(q), rows_of<const T>(k), rows_of<const T>(v),
                                   rows_of<T>(output.out),
                                   output.log_sum_exp.mutable_data_ptr<Accumulator<T>>()},
-        shape_of(q, k, scale), spans);
+        shape_of(q, k, scale, window), spans);
   });
   return output;
 }
@@ -74,13 +76,14 @@ void zero_padding(const at::Tensor& tensor, int64_t num_real_tokens) {
 struct PackedAttention : torch::autograd::Function<PackedAttention> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const std::vector<int64_t>& starts,
-                               double scale) {
-    const AttentionOutput output = forward_over(q, k, v, spans_of(starts), scale);
+                               double scale, int64_t window) {
+    const AttentionOutput output = forward_over(q, k, v, spans_of(starts), scale, window);
     zero_padding(output.out, starts.back());
     zero_padding(output.log_sum_exp, starts.back());
     ctx->save_for_backward({q, k, v, output.out, output.log_sum_exp});
     ctx->saved_data["starts"] = starts;
     ctx->saved_data["scale"] = scale;
+    ctx->saved_data["window"] = window;
     ctx->mark_non_differentiable({output.log_sum_exp});
     return {output.out, output.log_sum_exp};
   }
@@ -102,12 +105,13 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
                                      rows_of<const T>(grad_out),
                                      saved[4].const_data_ptr<Accumulator<T>>(), rows_of<T>(grad_q),
                                      rows_of<T>(grad_k), rows_of<T>(grad_v)},
-          shape_of(q, k, ctx->saved_data["scale"].toDouble()), spans_of(starts));
+          shape_of(q, k, ctx->saved_data["scale"].toDouble(), ctx->saved_data["window"].toInt()),
+          spans_of(starts));
     });
     for (const at::Tensor& grad : {grad_q, grad_k, grad_v}) {
       zero_padding(grad, starts.back());
     }
-    return {grad_q, grad_k, grad_v, {}, {}};
+    return {grad_q, grad_k, grad_v, {}, {}, {}};
   }
 };
 
@@ -125,6 +129,10 @@ void check_heads(const char* op, const at::Tensor& q, const at::Tensor& k, const
                     c10::toString(v.scalar_type()));
 }
 
+void check_window(const char* op, int64_t window) {
+  check<ShapeError>(window >= 0, "{}: the window ({}) must be 0 or more", op, window);
+}
+
 double scale_of(const at::Tensor& q, const AttentionOptions& options) {
   return options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(2))));
 }
@@ -134,18 +142,20 @@ double scale_of(const at::Tensor& q, const AttentionOptions& options) {
 AttentionOutput attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const SequenceTable& table, const AttentionOptions& options) {
   check_heads("attention", q, k, v);
+  check_window("attention", options.window);
   check<ShapeError>(q.size(0) == table.num_tokens && k.size(0) == table.num_tokens,
                     "attention: q has {} tokens and k {}, the sequence table has {}", q.size(0),
                     k.size(0), table.num_tokens);
-  const variable_list out =
-      PackedAttention::apply(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
-                             with_adjacent_head_dim(v), table.starts, scale_of(q, options));
+  const variable_list out = PackedAttention::apply(
+      with_adjacent_head_dim(q), with_adjacent_head_dim(k), with_adjacent_head_dim(v), table.starts,
+      scale_of(q, options), options.window);
   return {out[0], out[1]};
 }
 
 at::Tensor attention_with_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 int64_t first_position, const AttentionOptions& options) {
   check_heads("attention_with_cache", q, k, v);
+  check_window("attention_with_cache", options.window);
   check<ShapeError>(first_position >= 0 && first_position + q.size(0) <= k.size(0),
                     "attention_with_cache: {} new tokens from position {} on need as many keys, "
                     "got {}",
@@ -154,13 +164,16 @@ at::Tensor attention_with_cache(const at::Tensor& q, const at::Tensor& k, const 
   if (q.size(0) == 0) {
     return at::empty(q.sizes(), q.options());
   }
+  // Keys before the window of the first query are not looked at.
+  const int64_t first_key =
+      options.window > 0 ? std::max<int64_t>(0, first_position + 1 - options.window) : 0;
   const AttentionSpan span{.first_query = 0,
                            .num_queries = q.size(0),
-                           .first_key = 0,
-                           .num_keys = first_position + q.size(0),
-                           .seen_by_first = first_position + 1};
+                           .first_key = first_key,
+                           .num_keys = first_position + q.size(0) - first_key,
+                           .seen_by_first = first_position + 1 - first_key};
   return forward_over(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
-                      with_adjacent_head_dim(v), {span}, scale_of(q, options))
+                      with_adjacent_head_dim(v), {span}, scale_of(q, options), options.window)
       .out;
 }
 

@@ -11,6 +11,7 @@ namespace switchyard {
 
 struct AttentionOptions {
   std::optional<double> scale;  // of the scores; 1 / sqrt(head_dim) when not given
+  int64_t window = 0;           // a token sees itself and window - 1 before it; 0: all before it
 };
 
 struct AttentionOutput {
@@ -19,8 +20,8 @@ struct AttentionOutput {
 };
 
 // Causal attention within each sequence of the table: token i of a sequence sees tokens 0 to i of
-// the same sequence, so that packed equals unpacked. Tokens of padding give zeros, and get zero
-// gradients; their log_sum_exp is 0.
+// the same sequence, or the last `window` of these, so that packed equals unpacked. Tokens of
+// padding give zeros, and get zero gradients; their log_sum_exp is 0.
 //
 // q [tokens, heads, head_dim], k and v [tokens, kv_heads, head_dim], fp64, fp32 or bf16, any
 // strides with adjacent head_dim; query head h reads kv head h / (heads / kv_heads). Softmax is
@@ -31,8 +32,8 @@ AttentionOutput attention(const at::Tensor& q, const at::Tensor& k, const at::Te
                           const SequenceTable& table, const AttentionOptions& options = {});
 
 // Attention of new tokens to a cache of one sequence: query i has position first_position + i and
-// sees keys 0 to that position. q [new_tokens, heads, head_dim], k and v
-// [all_tokens, kv_heads, head_dim], all_tokens at least first_position + new_tokens ->
+// sees keys 0 to that position, or the last `window` of these. q [new_tokens, heads, head_dim], k
+// and v [all_tokens, kv_heads, head_dim], all_tokens at least first_position + new_tokens ->
 // [new_tokens, heads, head_dim]. Not differentiable.
 at::Tensor attention_with_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 int64_t first_position, const AttentionOptions& options = {});

@@ -139,7 +139,7 @@ RotaryTable make_rotary_table(int64_t max_position, int64_t rotary_dim, double b
 }
 
 RotaryTable make_rotary_table(int64_t max_position, const at::Tensor& inverse_frequencies,
-                              at::ScalarType dtype) {
+                              at::ScalarType dtype, double factor) {
   check_shape("rotary frequencies", inverse_frequencies, {kAnySize});
   const at::ScalarType type = accumulator_type(dtype);
   const at::Tensor frequencies = inverse_frequencies.to(type).contiguous();
@@ -153,8 +153,10 @@ RotaryTable make_rotary_table(int64_t max_position, const at::Tensor& inverse_fr
     for (int64_t position = 0; position < max_position; ++position) {
       for (int64_t i = 0; i < half; ++i) {
         const A angle = static_cast<A>(position) * frequency[i];
-        cosine[position * half + i] = static_cast<A>(std::cos(static_cast<double>(angle)));
-        sine[position * half + i] = static_cast<A>(std::sin(static_cast<double>(angle)));
+        const int64_t index = position * half + i;
+        cosine[index] =
+            static_cast<A>(std::cos(static_cast<double>(angle))) * static_cast<A>(factor);
+        sine[index] = static_cast<A>(std::sin(static_cast<double>(angle))) * static_cast<A>(factor);
       }
     }
   };

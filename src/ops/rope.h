@@ -21,9 +21,10 @@ struct RotaryTable {
 RotaryTable make_rotary_table(int64_t max_position, int64_t rotary_dim, double base,
                               at::ScalarType dtype);
 
-// From given frequencies [rotary_dim / 2], as scaled variants of RoPE have them.
+// From given frequencies [rotary_dim / 2], as scaled variants of RoPE have them. Cosines and sines
+// are multiplied by `factor`.
 RotaryTable make_rotary_table(int64_t max_position, const at::Tensor& inverse_frequencies,
-                              at::ScalarType dtype);
+                              at::ScalarType dtype, double factor = 1);
 
 // Rotates the pairs (i, i + rotary_dim / 2) of each head by the token's position (rotate-half, as
 // HF's apply_rotary_pos_emb); dims from rotary_dim on stay as they are. x [tokens, heads, head_dim]

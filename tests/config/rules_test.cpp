@@ -67,6 +67,71 @@ TEST(Rules, HeadDimIsEven) {
                   "rotary positions turn pairs of features"});
 }
 
+TEST(Rules, WindowLayersAreLayersOfTheModel) {
+  const auto with_layers = [](const char* text) {
+    return broken_by([=](Config& c) {
+      c.attention.window = 8;
+      c.attention.window_layers = {text};
+    });
+  };
+  EXPECT_EQ(with_layers("0-1"), Lines{});
+  EXPECT_EQ(with_layers("2"), Lines{"attention.window_layers holds \"2\": the layers of this model "
+                                    "are 0 to 1 (model.num_layers is 2)"});
+}
+
+TEST(Rules, RotaryDimIsEven) {
+  const auto with_share = [](double share) {
+    return broken_by([=](Config& c) { c.rope.partial_factor = share; });
+  };
+  EXPECT_EQ(with_share(0.25), Lines{});
+  EXPECT_EQ(with_share(0.2), Lines{"rope.partial_factor (0.2) of the head dim (16) rotates 3 "
+                                   "features of a head: an even number from 2 up is expected"});
+  EXPECT_EQ(with_share(0), Lines{"rope.partial_factor (0) of the head dim (16) rotates 0 features "
+                                 "of a head: an even number from 2 up is expected"});
+}
+
+TEST(Rules, DynamicRopeKnowsTheLengthAndHasMoreThanOneFrequency) {
+  const auto dynamic = [](int64_t max_position, double share) {
+    return broken_by([=](Config& c) {
+      c.rope.type = RopeType::kDynamic;
+      c.model.max_position = max_position;
+      c.rope.partial_factor = share;
+    });
+  };
+  EXPECT_EQ(dynamic(64, 1), Lines{});
+  EXPECT_EQ(dynamic(0, 1), Lines{"model.max_position must be given: rope.type dynamic scales for "
+                                 "longer sequences than that"});
+  EXPECT_EQ(dynamic(64, 0.125),
+            Lines{"rope.type dynamic needs more than 2 rotated features per head, got 2"});
+}
+
+TEST(Rules, ScaledRopeHasAnOrigin) {
+  const auto scaled = [](RopeType type) {
+    return broken_by([=](Config& c) { c.rope.type = type; });
+  };
+  EXPECT_EQ(scaled(RopeType::kLinear), Lines{});
+  EXPECT_EQ(scaled(RopeType::kLlama3),
+            Lines{"rope.original_max_position must be given: rope.type is llama3"});
+  EXPECT_EQ(scaled(RopeType::kYarn),
+            Lines{"rope.original_max_position must be given: rope.type is yarn"});
+}
+
+TEST(Rules, RangesOfScaledRopeAreInOrder) {
+  const auto broken_with = [](RopeType type, void (*change)(RopeConfig&)) {
+    return broken_by([=](Config& c) {
+      c.rope.type = type;
+      c.rope.original_max_position = 64;
+      change(c.rope);
+    });
+  };
+  EXPECT_EQ(broken_with(RopeType::kLlama3, [](RopeConfig& rope) { rope.high_freq_factor = 1; }),
+            Lines{"rope.high_freq_factor (1) must exceed rope.low_freq_factor (1)"});
+  EXPECT_EQ(broken_with(RopeType::kYarn, [](RopeConfig& rope) { rope.beta_fast = 0.5; }),
+            Lines{"rope.beta_fast (0.5) must not be below rope.beta_slow (1)"});
+  EXPECT_EQ(broken_with(RopeType::kYarn, [](RopeConfig& rope) { rope.base = 1; }),
+            Lines{"rope.base (1) must be above 1 for rope.type yarn"});
+}
+
 TEST(Rules, QueryGroupsDivideHeads) {
   EXPECT_EQ(
       broken_by([](Config& c) { c.model.num_query_groups = 3; }),
@@ -339,6 +404,55 @@ TEST(Warnings, NameSettingsThatAnotherOneSwitchesOff) {
                   "[run.yaml:1]"});
   EXPECT_EQ(warned_by([](Config& c) { c.train.eval_every = 5; }),
             Lines{"train.eval_every (5) has no effect: data.eval is empty [run.yaml:1]"});
+}
+
+TEST(Warnings, NameWhatTheTypeOfRotaryPositionsLeavesUnused) {
+  const auto warned_by = [](RopeType type, void (*change)(Config&)) {
+    Config config = good();
+    config.rope.type = type;
+    change(config);
+    return warned(config);
+  };
+  EXPECT_EQ(warned_by(RopeType::kDefault,
+                      [](Config& c) {
+                        c.rope.factor = 2;
+                        c.rope.original_max_position = 64;
+                        c.rope.low_freq_factor = 2;
+                        c.rope.truncate = false;
+                      }),
+            (Lines{"rope.factor (2) has no effect: rope.type is default [run.yaml:1]",
+                   "rope.original_max_position (64) has no effect: rope.type is default "
+                   "[run.yaml:1]",
+                   "rope.low_freq_factor (2) has no effect: rope.type is default [run.yaml:1]",
+                   "rope.truncate (false) has no effect: rope.type is default [run.yaml:1]"}));
+  EXPECT_EQ(warned_by(RopeType::kLinear, [](Config& c) { c.rope.beta_fast = 16; }),
+            Lines{"rope.beta_fast (16) has no effect: rope.type is linear [run.yaml:1]"});
+  EXPECT_EQ(warned_by(RopeType::kYarn,
+                      [](Config& c) {
+                        c.rope.attention_factor = 1.5;
+                        c.rope.mscale = 1;
+                      }),
+            Lines{"rope.mscale (1) has no effect: rope.attention_factor is given [run.yaml:1]"});
+  EXPECT_EQ(warned_by(RopeType::kYarn, [](Config& c) { c.rope.mscale = 1; }),
+            Lines{"rope.mscale (1) has no effect: rope.mscale_all_dim is not given [run.yaml:1]"});
+  EXPECT_EQ(warned_by(RopeType::kYarn, [](Config& c) { c.rope.mscale_all_dim = 1; }),
+            Lines{"rope.mscale_all_dim (1) has no effect: rope.mscale is not given [run.yaml:1]"});
+}
+
+TEST(Warnings, NameWindowLayersWithoutAWindow) {
+  Config config = good();
+  config.attention.window_layers = {"1"};
+  EXPECT_EQ(warned(config), Lines{"attention.window_layers ([\"1\"]) has no effect: "
+                                  "attention.window is 0 [run.yaml:1]"});
+}
+
+TEST(Warnings, NameSequencesLongerThanTheModelIsMadeFor) {
+  Config config = good();
+  config.model.max_position = 100;
+  EXPECT_EQ(warned(config), Lines{"data.sequence_length (128) exceeds model.max_position (100): "
+                                  "the model is made for shorter sequences"});
+  config.rope.type = RopeType::kDynamic;
+  EXPECT_EQ(warned(config), Lines{});
 }
 
 TEST(Warnings, NameAWarmUpLongerThanTheRun) {

@@ -55,8 +55,7 @@ using MakeLayer = std::function<Layer(const Scope& scope, const Config& config)>
 
 ForwardContext context_of(const Row& row, const Config& config) {
   return {row.batch.table,
-          make_rotary_table(16, config.model.head_size(), config.model.rotary_base, at::kDouble),
-          40};
+          make_rotary_table(16, config.model.head_size(), config.rope.base, at::kDouble), 40};
 }
 
 // This rank's part of a tensor over tokens, as `placement` says, goes to its place in the whole.
@@ -132,7 +131,7 @@ Layer keep(std::shared_ptr<Module> module,
 MakeLayer attention_layer() {
   return [](const Scope& scope, const Config& config) {
     return keep<Attention>(
-        std::make_shared<Attention>(scope, config.model),
+        std::make_shared<Attention>(scope, config, config.attention.window),
         [config](const Attention& layer, const Row& row, const Placed& input) {
           return LayerResult{layer.forward(input, context_of(row, config), nullptr), {}};
         });
@@ -196,9 +195,19 @@ const std::vector<LayerCase>& cases() {
   static const std::vector<LayerCase> all = [] {
     Config gathered = small_config();
     gathered.moe.dispatcher = DispatcherKind::kAllGather;
+    Config head_norm = small_config();
+    head_norm.attention.qk_norm = QkNormKind::kHead;
+    head_norm.attention.output_bias = true;
+    head_norm.attention.window = 3;
+    Config full_norm = small_config();
+    full_norm.attention.qk_norm = QkNormKind::kFull;
+    full_norm.attention.qkv_bias = true;
+    full_norm.attention.qkv_clip = 1.2;
     Config skewed = small_config();  // all tokens agree, so that most experts get none
     skewed.model.init_std = 1e-6;
     return std::vector<LayerCase>{{"attention", attention_layer(), small_config()},
+                                  {"attention_head_norm", attention_layer(), head_norm},
+                                  {"attention_full_norm", attention_layer(), full_norm},
                                   {"mlp", mlp_layer(), small_config()},
                                   {"norm", norm_layer(), small_config()},
                                   {"moe_alltoall", moe_layer(), small_config()},

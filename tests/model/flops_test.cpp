@@ -27,5 +27,18 @@ TEST(TrainingFlops, CountsEveryMatrixProductOfTheTokensPath) {
   EXPECT_DOUBLE_EQ(training_flops(config, 50, 7), 2 * 3 * per_token * 50);
 }
 
+TEST(TrainingFlops, CountsTheKeysThatAWindowLeaves) {
+  Config config;
+  config.model.num_layers = 1;
+  config.model.hidden_size = 8;
+  config.model.num_attention_heads = 2;
+  const double all = training_flops(config, 10, 10);
+  config.attention.window = 10;
+  EXPECT_DOUBLE_EQ(training_flops(config, 10, 10), all);
+  config.attention.window = 3;
+  // Keys seen by the ten tokens: 1 + 2 + 3 x 8 = 27 instead of 55; each costs 2 x 8 multiply-adds.
+  EXPECT_DOUBLE_EQ(training_flops(config, 10, 10), all - 6 * 2 * 8 * (55 - 27));
+}
+
 }  // namespace
 }  // namespace switchyard

@@ -1,6 +1,7 @@
 #include "ops/attention.h"
 
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -26,8 +27,8 @@ Qkv random_qkv(int64_t tokens, int64_t heads, int64_t kv_heads, int64_t head_dim
 }
 
 // One sequence and head at a time, in fp64, with a naive softmax.
-AttentionOutput reference_attention(const Qkv& in, const std::vector<int64_t>& starts,
-                                    double scale) {
+AttentionOutput reference_attention(const Qkv& in, const std::vector<int64_t>& starts, double scale,
+                                    int64_t window = 0) {
   const int64_t group = in.q.size(1) / in.k.size(1);
   AttentionOutput expected{at::zeros(in.q.sizes(), at::kDouble),
                            at::zeros({in.q.size(0), in.q.size(1)}, at::kDouble)};
@@ -38,12 +39,13 @@ AttentionOutput reference_attention(const Qkv& in, const std::vector<int64_t>& s
             .select(1, from_head)
             .to(at::kDouble);
       };
-      const at::Tensor scores =
-          (rows(in.q, head).unsqueeze(1) * rows(in.k, head / group).unsqueeze(0)).sum(2) * scale;
-      const at::Tensor weights = at::tril(scores.exp());  // [queries, keys]
+      const at::Tensor scores = at::matmul(rows(in.q, head), rows(in.k, head / group).t()) * scale;
+      at::Tensor weights = at::tril(scores.exp());  // [queries, keys]
+      if (window > 0) {
+        weights = at::triu(weights, 1 - window);
+      }
       const at::Tensor sums = weights.sum(1);
-      const at::Tensor out =
-          (weights.unsqueeze(2) * rows(in.v, head / group).unsqueeze(0)).sum(1) / sums.unsqueeze(1);
+      const at::Tensor out = at::matmul(weights, rows(in.v, head / group)) / sums.unsqueeze(1);
       expected.out.narrow(0, starts[s], out.size(0)).select(1, head).copy_(out);
       expected.log_sum_exp.narrow(0, starts[s], out.size(0)).select(1, head).copy_(sums.log());
     }
@@ -87,7 +89,7 @@ TEST(Attention, TakesAScale) {
   at::manual_seed(2);
   const auto table = SequenceTable::from_lengths({9});
   const Qkv in = random_qkv(9, 2, 2, 4);
-  const AttentionOptions options{.scale = 0.37};
+  const AttentionOptions options{.scale = 0.37, .window = 0};
   EXPECT_LE(relative_error(attention(in.q, in.k, in.v, table, options).out,
                            reference_attention(in, table.starts, 0.37).out),
             1e-13);
@@ -102,7 +104,8 @@ TEST(Attention, GradientsMatchDifferences) {
 }
 
 // Gradients of a softmax written out over the whole row of tokens, by autograd.
-Tensors reference_gradients(const Qkv& in, const SequenceTable& table, const at::Tensor& probe) {
+Tensors reference_gradients(const Qkv& in, const SequenceTable& table, const at::Tensor& probe,
+                            int64_t window = 0) {
   const auto op = [&](const Tensors& leaves) {
     const int64_t group = leaves[0].size(1) / leaves[1].size(1);
     const at::Tensor q = leaves[0].transpose(0, 1);
@@ -110,8 +113,11 @@ Tensors reference_gradients(const Qkv& in, const SequenceTable& table, const at:
     const at::Tensor v = leaves[2].repeat_interleave(group, 1).transpose(0, 1);
     const at::Tensor ids = table.sequence_ids();
     const at::Tensor order = at::arange(table.num_tokens);
-    const at::Tensor hidden =
-        (ids.unsqueeze(1) != ids.unsqueeze(0)).logical_or(order.unsqueeze(1) < order.unsqueeze(0));
+    const at::Tensor distance = order.unsqueeze(1) - order.unsqueeze(0);
+    at::Tensor hidden = (ids.unsqueeze(1) != ids.unsqueeze(0)).logical_or(distance < 0);
+    if (window > 0) {
+      hidden = hidden.logical_or(distance >= window);
+    }
     const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
     const at::Tensor scores =
         (at::matmul(q, k.transpose(1, 2)) * scale).masked_fill(hidden, -INFINITY);
@@ -138,6 +144,88 @@ TEST(Attention, GradientsEqualThoseOfAMaskedSoftmax) {
         EXPECT_EQ(actual[i].scalar_type(), type);
         EXPECT_LE(relative_error(actual[i], expected[i]), tolerance)
             << "gradient " << i << " in " << type << " with head_dim " << head_dim;
+      }
+    }
+  }
+}
+
+// As relative_error, but for gradients that are 0 in truth: those of queries and keys where only
+// one key is seen.
+double gradient_error(const at::Tensor& actual, const at::Tensor& expected) {
+  const double size = expected.to(at::kDouble).abs().max().item<double>();
+  return relative_error(actual, expected) * std::min(1.0, std::max(size, 1e-30) / 0.5);
+}
+
+TEST(Attention, SeesTheWindowOnly) {
+  at::manual_seed(10);
+  const auto table = SequenceTable::from_lengths({1, 5, 47, 48, 49, 200, 2}, 356);
+  for (const int64_t window : {1, 2, 5, 31, 32, 33, 48, 100, 199, 200, 100000}) {
+    const AttentionOptions options{.scale = {}, .window = window};
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const Qkv in = random_qkv(table.num_tokens, 4, 2, 16, type);
+      const AttentionOutput expected = reference_attention(in, table.starts, 0.25, window);
+      const AttentionOutput out = attention(in.q, in.k, in.v, table, options);
+      const double tolerance = type == at::kDouble ? 1e-13 : (type == at::kFloat ? 2e-6 : 8e-3);
+      EXPECT_LE(relative_error(out.out, expected.out), tolerance) << window;
+      EXPECT_LE(relative_error(out.log_sum_exp, expected.log_sum_exp), tolerance) << window;
+      const at::Tensor probe = at::randn(in.q.sizes()).to(type);
+      const Tensors expected_grads = reference_gradients(in, table, probe, window);
+      const Tensors grads = gradients(attention_op(table, options), in.list(), {probe});
+      const double looser = type == at::kDouble ? 1e-12 : (type == at::kFloat ? 3e-6 : 1.5e-2);
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_LE(gradient_error(grads[i], expected_grads[i]), looser) << window << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Attention, WindowGradientsMatchDifferences) {
+  at::manual_seed(11);
+  const auto table = SequenceTable::from_lengths({7, 3}, 11);
+  const AttentionOptions options{.scale = {}, .window = 3};
+  expect_gradients_match_differences(attention_op(table, options), random_qkv(11, 4, 2, 3).list());
+}
+
+// Sequences longer than one block of keys (512) and one slice of queries (1008), odd lengths,
+// groups of heads, several in a row, with and without a window across the blocks' borders.
+TEST(Attention, EqualsTheReferenceBeyondOneBlockOfKeys) {
+  at::manual_seed(12);
+  struct Case {
+    std::vector<int64_t> lengths;
+    int64_t heads, kv_heads, head_dim, window;
+  };
+  for (const Case& one : std::vector<Case>{{{511, 512, 513}, 2, 1, 16, 0},
+                                           {{1, 1023, 5, 777}, 2, 2, 8, 0},
+                                           {{1009, 3, 1700}, 3, 1, 5, 0},
+                                           {{1, 1023, 5, 777}, 2, 2, 8, 513},
+                                           {{1009}, 2, 1, 12, 600},
+                                           {{3000}, 1, 1, 8, 37},
+                                           {{1500}, 1, 1, 8, 1}}) {
+    const int64_t num_real = std::accumulate(one.lengths.begin(), one.lengths.end(), int64_t{0});
+    const auto table = SequenceTable::from_lengths(one.lengths, num_real + 2);
+    const AttentionOptions options{.scale = {}, .window = one.window};
+    const double scale = 1 / std::sqrt(static_cast<double>(one.head_dim));
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const Qkv in = random_qkv(num_real + 2, one.heads, one.kv_heads, one.head_dim, type);
+      const at::Tensor probe = at::randn(in.q.sizes()).to(type);
+      const AttentionOutput expected = reference_attention(in, table.starts, scale, one.window);
+      const AttentionOutput out = attention(in.q, in.k, in.v, table, options);
+      const double tolerance = type == at::kDouble ? 1e-13 : (type == at::kFloat ? 2e-6 : 8e-3);
+      EXPECT_LE(relative_error(out.out, expected.out), tolerance) << type << " " << num_real;
+      EXPECT_LE(relative_error(out.log_sum_exp, expected.log_sum_exp), tolerance) << type;
+      const Tensors grads = gradients(attention_op(table, options), in.list(), {probe});
+      for (int64_t s = 0; s < table.num_sequences(); ++s) {  // one at a time, for the memory
+        const auto part = [&](const at::Tensor& tensor) {
+          return tensor.narrow(0, table.starts[static_cast<size_t>(s)], table.length(s));
+        };
+        const Tensors expected_grads = reference_gradients(
+            {part(in.q), part(in.k), part(in.v)}, SequenceTable::from_lengths({table.length(s)}),
+            part(probe), one.window);
+        const double looser = type == at::kDouble ? 1e-12 : (type == at::kFloat ? 3e-6 : 1.5e-2);
+        for (size_t i = 0; i < 3; ++i) {
+          EXPECT_LE(gradient_error(part(grads[i]), expected_grads[i]), looser)
+              << type << ", sequence of " << table.length(s) << ", gradient " << i;
+        }
       }
     }
   }
@@ -255,24 +343,53 @@ TEST(Attention, RefusesWhatDoesNotFit) {
             "attention: q has 4 tokens and k 4, the sequence table has 5");
   EXPECT_EQ(message_of([&] { attention_with_cache(two_heads, two_heads, two_heads, 1); }),
             "attention_with_cache: 4 new tokens from position 1 on need as many keys, got 4");
+  const AttentionOptions negative{.scale = {}, .window = -1};
+  EXPECT_EQ(message_of([&] { attention(two_heads, two_heads, two_heads, table, negative); }),
+            "attention: the window (-1) must be 0 or more");
 }
 
 TEST(AttentionWithCache, EqualsTheLastRowsOfTheWholeSequence) {
   at::manual_seed(9);
-  const auto table = SequenceTable::from_lengths({70});
-  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
-    const Qkv in = random_qkv(70, 6, 2, 16, type);
-    const at::Tensor whole = reference_attention(in, table.starts, 0.25).out;
-    // The cache is longer than what is written to it so far.
-    const at::Tensor keys = at::cat({in.k, at::full({9, 2, 16}, NAN).to(type)});
-    const at::Tensor values = at::cat({in.v, at::full({9, 2, 16}, NAN).to(type)});
-    for (const int64_t first : {0, 1, 64, 69}) {
-      const at::Tensor out =
-          attention_with_cache(in.q.narrow(0, first, 70 - first), keys, values, first);
-      EXPECT_EQ(out.scalar_type(), type);
-      const double tolerance = type == at::kDouble ? 1e-13 : (type == at::kFloat ? 2e-6 : 8e-3);
-      EXPECT_LE(relative_error(out, whole.narrow(0, first, 70 - first)), tolerance);
+  struct Case {
+    int64_t tokens, heads, kv_heads, head_dim, window;
+  };
+  for (const Case& one : std::vector<Case>{{70, 6, 2, 16, 0},
+                                           {70, 6, 2, 16, 5},
+                                           {1300, 4, 1, 64, 0},
+                                           {1300, 4, 4, 20, 0},
+                                           {1300, 2, 1, 7, 600},
+                                           {3000, 2, 1, 64, 0}}) {
+    const auto table = SequenceTable::from_lengths({one.tokens});
+    const AttentionOptions options{.scale = {}, .window = one.window};
+    const double scale = 1 / std::sqrt(static_cast<double>(one.head_dim));
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const Qkv in = random_qkv(one.tokens, one.heads, one.kv_heads, one.head_dim, type);
+      const at::Tensor whole = reference_attention(in, table.starts, scale, one.window).out;
+      // The cache is longer than what is written to it so far.
+      const at::Tensor unwritten = at::full({9, one.kv_heads, one.head_dim}, NAN).to(type);
+      const at::Tensor keys = at::cat({in.k, unwritten});
+      const at::Tensor values = at::cat({in.v, unwritten});
+      for (const int64_t num_new : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{64}, one.tokens}) {
+        const int64_t first = one.tokens - num_new;
+        const at::Tensor out =
+            attention_with_cache(in.q.narrow(0, first, num_new), keys, values, first, options);
+        EXPECT_EQ(out.scalar_type(), type);
+        const double tolerance = type == at::kDouble ? 1e-13 : (type == at::kFloat ? 2e-6 : 8e-3);
+        EXPECT_LE(relative_error(out, whole.narrow(0, first, num_new)), tolerance)
+            << type << ", " << num_new << " of " << one.tokens;
+      }
     }
+  }
+}
+
+TEST(AttentionWithCache, GivesTheSameBytesForAllThreadCounts) {
+  at::manual_seed(13);
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const Qkv in = random_qkv(1100, 4, 2, 32, type);
+    expect_same_bytes_for_all_thread_counts([&] {
+      return Tensors{attention_with_cache(in.q.narrow(0, 1099, 1), in.k, in.v, 1099),
+                     attention_with_cache(in.q.narrow(0, 1000, 100), in.k, in.v, 1000)};
+    });
   }
 }
 

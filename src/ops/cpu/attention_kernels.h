@@ -24,9 +24,11 @@ struct AttentionShape {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   double scale = 1;
+  int64_t window = 0;  // keys that a query sees at most; 0 for no limit
 };
 
-// Queries and the keys they may see: query i sees the first `seen_by_first + i` keys.
+// Queries and the keys they may see: query i sees the first `seen_by_first + i` keys, or the last
+// `window` of these.
 struct AttentionSpan {
   int64_t first_query = 0;  // row of q
   int64_t num_queries = 0;

@@ -1,0 +1,158 @@
+"""Makes the golden files of tests/model/families_golden_test.cpp: tiny random models of transformers' families with
+logits, loss, gradients and rotary frequencies.
+
+    python tools/oracle/families.py tests/golden              all
+    python tools/oracle/families.py tests/golden qwen3 olmoe  some
+
+Needs torch, transformers and safetensors in an environment of their own. A family is one entry of FAMILIES.
+
+Every parameter is random, norms and biases too, so that one that is dropped or swapped shows. transformers takes norms,
+softmax, rotary angles and the router in fp32 even in an fp64 model; here fp32 is made to mean fp64 while the model
+runs, so that its formulas are followed in fp64 throughout and a comparison can be tight. The rotary frequencies that
+it computes in fp32 are stored beside them.
+"""
+
+import pathlib
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+SIZES = dict(vocab_size=48, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=8, rms_norm_eps=1e-5, tie_word_embeddings=False,
+             max_position_embeddings=64, attn_implementation="eager")
+EXPERTS = dict(num_local_experts=4, num_experts_per_tok=2, experts_implementation="eager")
+PLAIN = dict(rope_type="default", rope_theta=10000.0)
+
+
+def phi3_rotation():
+    """Rotation of the first part of a head, as transformers' Phi-3 does it, in Llama."""
+    from transformers.models.llama import modeling_llama
+    from transformers.models.phi3 import modeling_phi3
+
+    modeling_llama.apply_rotary_pos_emb = modeling_phi3.apply_rotary_pos_emb
+
+
+def llama(**changes):
+    return "Llama", {"rope_parameters": PLAIN, **changes}
+
+
+# Name: (class prefix, configuration besides SIZES, lengths of the sequences, what to do first).
+FAMILIES = {
+    "mixtral": ("Mixtral", {"rope_parameters": PLAIN, "sliding_window": None, **EXPERTS}, [9, 6], None),
+    "llama_bias": (*llama(attention_bias=True, num_key_value_heads=1), [9, 6], None),
+    "llama_linear": (*llama(rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.5)), [9, 6], None),
+    "llama_dynamic": (*llama(max_position_embeddings=7, head_dim=16,
+                             rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=3.0)), [11], None),
+    "llama_dynamic_short": (*llama(max_position_embeddings=16, head_dim=16,
+                                   rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=3.0)),
+                            [11], None),
+    "llama_llama3": (*llama(head_dim=16, rope_parameters=dict(
+        rope_type="llama3", rope_theta=1000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=256)), [14, 5], None),
+    "llama_yarn": (*llama(head_dim=16, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=128)), [14, 5], None),
+    "llama_yarn_mscale": (*llama(head_dim=16, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1000.0, factor=6.0, original_max_position_embeddings=200, mscale=0.8,
+        mscale_all_dim=0.5, beta_fast=24.0, beta_slow=2.0, truncate=False)), [14, 5], None),
+    "llama_yarn_factor": (*llama(head_dim=16, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=128,
+        attention_factor=1.7)), [14, 5], None),
+    "llama_partial": (*llama(head_dim=16, rope_parameters=dict(
+        rope_type="linear", rope_theta=1000.0, factor=1.0, partial_rotary_factor=0.5)), [9, 6], phi3_rotation),
+    "mistral": ("Mistral", {"rope_parameters": PLAIN, "sliding_window": 4}, [13, 6], None),
+    "qwen2": ("Qwen2", {"rope_parameters": PLAIN, "use_sliding_window": True, "sliding_window": 3,
+                        "num_hidden_layers": 3, "layer_types": ["full_attention", "sliding_attention",
+                                                                "full_attention"]}, [11, 5], None),
+    "qwen3": ("Qwen3", {"rope_parameters": PLAIN}, [9, 6], None),
+    "olmoe": ("Olmoe", {"rope_parameters": PLAIN, "clip_qkv": 0.6, "num_experts": 4, "num_experts_per_tok": 2,
+                        "experts_implementation": "eager", "head_dim": 4}, [9, 6], None),
+}
+
+
+def make_model(prefix, changes):
+    config = getattr(transformers, prefix + "Config")(**{**SIZES, **changes})
+    return getattr(transformers, prefix + "ForCausalLM")(config), config
+
+
+def frequencies(prefix, changes, longest):
+    """What transformers computes in fp32 for a sequence of `longest` tokens."""
+    model, _ = make_model(prefix, changes)
+    rotary = model.model.rotary_emb
+    rotary(torch.zeros(1, dtype=torch.float32), torch.arange(longest).unsqueeze(0))
+    return rotary.inv_freq.clone(), torch.tensor([rotary.attention_scaling], dtype=torch.float64)
+
+
+class Fp32MeansFp64:
+    def __enter__(self):
+        self.before = torch.float32, torch.float, torch.Tensor.float, torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        torch.float32 = torch.float = torch.float64
+        torch.Tensor.float = torch.Tensor.double
+
+    def __exit__(self, *args):
+        torch.float32, torch.float, torch.Tensor.float = self.before[:3]
+        torch.set_default_dtype(self.before[3])
+
+
+def run(prefix, changes, lengths):
+    model, config = make_model(prefix, changes)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            scale = 0.5 if name.endswith("bias") else 0.25
+            parameter.normal_(1.0 if "norm" in name else 0.0, scale)
+    sequences = [torch.randint(0, config.vocab_size, (1, length + 1)) for length in lengths]
+    logits, loss = [], 0.0
+    for sequence in sequences:
+        out = model(input_ids=sequence[:, :-1], use_cache=False).logits[0]
+        logits.append(out)
+        loss = loss + torch.nn.functional.cross_entropy(out, sequence[0, 1:], reduction="sum")
+    loss = loss / sum(lengths)
+    loss.backward()
+    # Greedy continuation of the start of the first sequence, from a cache.
+    prompt = sequences[0][:, :4]
+    greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=12,
+                            use_cache=True, eos_token_id=None, pad_token_id=0)
+    tensors = {
+        "tokens": torch.cat([s[0, :-1] for s in sequences]),
+        "labels": torch.cat([s[0, 1:] for s in sequences]),
+        "lengths": torch.tensor(lengths),
+        "logits": torch.cat(logits).detach(),
+        "loss": loss.detach().reshape(1),
+        "greedy": greedy[0],
+    }
+    for name, parameter in model.named_parameters():
+        tensors["weight." + name] = parameter.detach()
+        tensors["grad." + name] = parameter.grad
+    return tensors
+
+
+def make(name, folder):
+    prefix, changes, lengths, prepare = FAMILIES[name]
+    if prepare is not None:
+        prepare()
+    torch.manual_seed(7)
+    inverse, attention_factor = frequencies(prefix, changes, max(lengths))
+    with Fp32MeansFp64():
+        tensors = run(prefix, changes, lengths)
+    tensors["inverse_frequencies"] = inverse
+    tensors["attention_factor"] = attention_factor
+    assert all(tensor.isfinite().all() for tensor in tensors.values())
+    assert all(tensor.abs().max() > 0 for key, tensor in tensors.items() if key.startswith("grad.")), name
+    folder = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, folder / "expected.safetensors")
+    (folder / "README.md").write_text(f"""# {name}
+
+Sequences of {" and ".join(map(str, lengths))} tokens through transformers' {prefix}ForCausalLM
+({transformers.__version__}, torch {torch.__version__.split("+")[0]}, CPU, eager attention) in fp64 throughout: logits,
+loss per token, gradients, a greedy continuation from a cache; and the rotary frequencies in fp32. Seed 7.
+Made by `python tools/oracle/families.py tests/golden {name}`; the configuration is there.
+""")
+    print(name, sum(tensor.nbytes for tensor in tensors.values()) // 1000, "KB")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:] or FAMILIES:
+        make(name, pathlib.Path(sys.argv[1]))
