@@ -15,12 +15,12 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ops/activation.h"
 #include "ops/cpu/kernels.h"
 #include "ops/dense_linear.h"
 #include "ops/expert_mlp.h"
 #include "ops/grouped_linear.h"
 #include "ops/permute.h"
-#include "ops/swiglu.h"
 #include "ops/top_k.h"
 
 namespace switchyard {
@@ -156,11 +156,11 @@ class LayerBench {
     };
     const double bytes = static_cast<double>(gate_up.nbytes());
     compare("swiglu forward", 1.5 * bytes, "GB/s",
-            {{"ours", [&] { weighted_swiglu(gate_up, weights); }}, {"composed", composed}});
+            {{"ours", [&] { weighted_activation(gate_up, weights); }}, {"composed", composed}});
     const auto backward = [&](const at::Tensor& result) {
       torch::autograd::grad({result}, {gate_up, weights}, {grad}, /*retain_graph=*/true);
     };
-    const at::Tensor ours = weighted_swiglu(gate_up, weights);
+    const at::Tensor ours = weighted_activation(gate_up, weights);
     const at::Tensor theirs = composed();
     compare("swiglu backward", 2.5 * bytes, "GB/s",
             {{"ours", [&] { backward(ours); }}, {"composed", [&] { backward(theirs); }}});
@@ -180,7 +180,8 @@ class LayerBench {
     };
     const auto parts = [&] {
       const at::Tensor gate_up = grouped_linear(rows, gate_up_weight, order_.rows_per_expert);
-      return grouped_linear(weighted_swiglu(gate_up, weights), down_weight, order_.rows_per_expert);
+      return grouped_linear(weighted_activation(gate_up, weights), down_weight,
+                            order_.rows_per_expert);
     };
     const auto theirs = [&] {
       const auto gate_up = at::_grouped_mm(rows, gate_up_weight.transpose(1, 2), ends_).chunk(2, 1);

@@ -154,18 +154,18 @@ TEST(AmxGemm, MultipliesEverySizeLikeANaiveLoop) {
 }
 
 template <class T>
-void expect_swiglu(const TypedKernels<T>& kernels) {
-  const RandomStream random(2, "swiglu");
+void expect_gated_silu(const TypedKernels<T>& kernels) {
+  const RandomStream random(2, "gated silu");
   for (const int64_t ffn : {1, 3, 8, 16, 37, 64}) {
     Matrix<T> gate_up(1, 2 * ffn, 1, &random);
     Matrix<T> grad(1, ffn, 1, &random);
     Matrix<T> out(1, ffn, 1, nullptr);
     Matrix<T> grad_gate_up(1, 2 * ffn, 1, nullptr);
     Matrix<T> same_out(1, ffn, 1, nullptr);
-    kernels.swiglu(gate_up.values.data(), 0.75, ffn, out.values.data());
+    kernels.activation({}).forward(gate_up.values.data(), 0.75, ffn, out.values.data());
     const double grad_weight =
-        kernels.swiglu_backward(gate_up.values.data(), 0.75, grad.values.data(), ffn,
-                                grad_gate_up.values.data(), same_out.values.data());
+        kernels.activation({}).backward(gate_up.values.data(), 0.75, grad.values.data(), ffn,
+                                        grad_gate_up.values.data(), same_out.values.data());
     double expected_grad_weight = 0;
     for (int64_t i = 0; i < ffn; ++i) {
       const double gate = widen(gate_up.at(0, i));
@@ -187,10 +187,56 @@ void expect_swiglu(const TypedKernels<T>& kernels) {
   }
 }
 
-TEST_P(CpuKernels, ComputeSwigluAndItsGradients) {
-  expect_swiglu(kernels_->fp64);
-  expect_swiglu(kernels_->fp32);
-  expect_swiglu(kernels_->bf16);
+// Every activation, on every instruction set, against a difference of itself.
+template <class T>
+void expect_slopes(const TypedKernels<T>& kernels) {
+  const RandomStream random(3, "slopes");
+  constexpr int64_t kFfn = 37;
+  for (int which = 0; which < kNumActivations; ++which) {
+    const MlpFunction function{static_cast<Activation>(which), false};
+    const ActivationKernels<T>& activation = kernels.activation(function);
+    Matrix<T> input(1, kFfn, 1, &random);
+    Matrix<T> above(1, kFfn, 1, nullptr);
+    Matrix<T> below(1, kFfn, 1, nullptr);
+    Matrix<T> ones(1, kFfn, 1, nullptr);
+    Matrix<T> slope(1, kFfn, 1, nullptr);
+    Matrix<T> value(1, kFfn, 1, nullptr);
+    constexpr double kStep = sizeof(T) == 8 ? 1e-6 : 1e-2;
+    Matrix<T> shifted(1, kFfn, 1, nullptr);
+    for (const double direction : {1.0, -1.0}) {
+      for (int64_t i = 0; i < kFfn; ++i) {
+        shifted.values[static_cast<size_t>(i)] =
+            static_cast<T>(widen(input.at(0, i)) + direction * kStep);
+        ones.values[static_cast<size_t>(i)] = T{1};
+      }
+      Matrix<T>& out = direction > 0 ? above : below;
+      activation.forward(shifted.values.data(), 1, kFfn, out.values.data());
+    }
+    const double grad_weight = activation.backward(input.values.data(), 1, ones.values.data(), kFfn,
+                                                   slope.values.data(), value.values.data());
+    double sum = 0;
+    for (int64_t i = 0; i < kFfn; ++i) {
+      const double expected = (widen(above.at(0, i)) - widen(below.at(0, i))) / (2 * kStep);
+      if (std::abs(widen(input.at(0, i))) > kStep) {  // away from relu's corner
+        EXPECT_NEAR(widen(slope.at(0, i)), expected, sizeof(T) == 8 ? 1e-8 : 1e-3)
+            << which << " at " << input.at(0, i);
+      }
+      sum += widen(value.at(0, i));
+    }
+    EXPECT_NEAR(grad_weight, sum, sizeof(T) == 8 ? 1e-12 : 1e-4);
+    EXPECT_TRUE(std::isnan(slope.at(0, kFfn))) << "wrote outside";
+  }
+}
+
+TEST_P(CpuKernels, ComputeEveryActivationAndItsSlope) {
+  expect_slopes(kernels_->fp64);
+  expect_slopes(kernels_->fp32);
+}
+
+TEST_P(CpuKernels, ComputeGatedSiluAndItsGradients) {
+  expect_gated_silu(kernels_->fp64);
+  expect_gated_silu(kernels_->fp32);
+  expect_gated_silu(kernels_->bf16);
 }
 
 TEST_P(CpuKernels, RoundToTheNearestBf16TiesToEven) {

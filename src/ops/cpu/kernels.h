@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "base/activation.h"
+
 namespace switchyard {
 
 // The inner loops of the operators, written once and compiled once per instruction set: this
@@ -53,6 +55,22 @@ constexpr int64_t kGemmDepth = 512;
 constexpr int64_t kGemmWorkspaceBytes =
     8 * (kGemmDepth * 32 + kGemmRows * kGemmDepth + kGemmRows * kGemmColumns);
 
+// One row of weighted_activation.
+template <class T>
+struct ActivationKernels {
+  // input [2 x ffn] or, without a gate, [ffn] -> out [ffn]
+  void (*forward)(const T* input, double weight, int64_t ffn, T* out);
+  // Gradients of one row; returns that of the weight. Writes what `forward` does to `out` on the
+  // way, unless it is null.
+  double (*backward)(const T* input, double weight, const T* grad_out, int64_t ffn, T* grad_input,
+                     T* out);
+};
+template <class T>
+struct ActivationPair {
+  ActivationKernels<T> without_gate;
+  ActivationKernels<T> with_gate;
+};
+
 template <class T>
 struct TypedKernels {
   // A product, or a part of one, of at most kGemmRows x kGemmColumns. Sums are taken in the wider
@@ -61,16 +79,23 @@ struct TypedKernels {
   // kGemmWorkspaceBytes, aligned to 64 bytes.
   void (*gemm)(const MatrixProduct<T>& product, void* workspace);
 
-  // One row of weighted_swiglu: gate_up [2 x ffn] -> out [ffn].
-  void (*swiglu)(const T* gate_up, double weight, int64_t ffn, T* out);
-  // Gradients of one row; returns that of the weight. Writes what `swiglu` does to `out` on the
-  // way, unless it is null.
-  double (*swiglu_backward)(const T* gate_up, double weight, const T* grad_out, int64_t ffn,
-                            T* grad_gate_up, T* out);
+  ActivationPair<T> activations[kNumActivations];
+  const ActivationKernels<T>& activation(const MlpFunction& function) const {
+    const ActivationPair<T>& pair = activations[static_cast<int>(function.activation)];
+    return function.is_gated ? pair.with_gate : pair.without_gate;
+  }
 
   // out[i] = rows[row_of_slot[0]][i] + rows[row_of_slot[1]][i] + ... ; negative rows are skipped.
   void (*sum_rows)(const T* rows, const int64_t* row_of_slot, int64_t num_slots, int64_t width,
                    T* out);
+
+  // to[i] += scale x addend[i], rounded once.
+  void (*add_scaled)(const T* addend, double scale, int64_t width, T* to);
+  // The same, to sums that are not rounded to T; round_to() rounds them.
+  void (*add_scaled_to_sums)(const T* addend, double scale, int64_t width, Sum<T>* sums);
+  void (*round_to)(const Sum<T>* sums, int64_t width, T* to);
+  // Sum of a[i] x b[i].
+  double (*dot)(const T* a, const T* b, int64_t width);
 };
 
 struct CpuKernels {

@@ -3,17 +3,26 @@
 // All kernels, for the instruction set of the file that includes this. Only for the kernels_*.cpp
 // files.
 
+#include "ops/cpu/activation_kernel.h"
+#include "ops/cpu/bias_kernel.h"
 #include "ops/cpu/gemm_kernel.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/sum_rows_kernel.h"
-#include "ops/cpu/swiglu_kernel.h"
 
 namespace switchyard {
 namespace {
 
 template <class T>
 constexpr TypedKernels<T> typed_kernels() {
-  return {gemm<T>, swiglu<T>, swiglu_backward<T>, sum_rows<T>};
+  return {gemm<T>,
+          {activation_pair<T, Silu>(), activation_pair<T, Gelu>(), activation_pair<T, GeluTanh>(),
+           activation_pair<T, Relu>(), activation_pair<T, ReluSquared>(),
+           activation_pair<T, QuickGelu>()},
+          sum_rows<T>,
+          add_scaled<T>,
+          add_scaled_to_sums<T>,
+          round_to<T>,
+          dot<T>};
 }
 
 constexpr CpuKernels kernels_named(const char* name) {
