@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "config/layer_set.h"
+#include "config/moe_layers.h"
 #include "config/settings.h"
 #include "config/values.h"
 
@@ -30,8 +31,35 @@ bool has_experts(const Config& config) {
   return config.moe.num_experts > 0;
 }
 
+std::string moe_layers_are_layers(const Config& config) {
+  return wrong_layer_set("moe.layers", config.moe.layers, config.model.num_layers);
+}
+
+// Whether a layer is dense (false) or has experts (true). Neither where moe.layers is malformed.
+bool has_layers(const Config& config, bool with_experts) {
+  if (!moe_layers_are_layers(config).empty()) {
+    return false;
+  }
+  const std::vector<bool> layers = moe_layers(config);
+  return std::find(layers.begin(), layers.end(), with_experts) != layers.end();
+}
+
 bool has_dense_layers(const Config& config) {
-  return !has_experts(config) || config.moe.first_dense_layers > 0;
+  return has_layers(config, false);
+}
+
+// What makes some layers dense, for messages.
+std::string reason_for_dense_layers(const Config& config) {
+  if (!has_experts(config)) {
+    return "moe.num_experts is 0, so that every layer is dense";
+  }
+  return config.moe.first_dense_layers > 0
+             ? fmt::format("moe.first_dense_layers is {}", config.moe.first_dense_layers)
+             : "moe.layers leaves layers dense";
+}
+
+std::string_view score_word(const MoeConfig& moe) {
+  return word_of(kScoreFunctionWords, moe.score_function);
 }
 
 // Post-softmax weights sum to 1 by construction.
@@ -139,11 +167,7 @@ std::string dense_layers_have_a_width(const Config& config) {
   if (config.model.ffn_hidden_size > 0 || !has_dense_layers(config)) {
     return "";
   }
-  return has_experts(config)
-             ? fmt::format("model.ffn_hidden_size must be given: moe.first_dense_layers is {}",
-                           config.moe.first_dense_layers)
-             : "model.ffn_hidden_size must be given: moe.num_experts is 0, so that every layer is "
-               "dense";
+  return fmt::format("model.ffn_hidden_size must be given: {}", reason_for_dense_layers(config));
 }
 
 // --- Experts
@@ -165,10 +189,60 @@ std::string dense_layers_fit(const Config& config) {
                 config.moe.first_dense_layers, config.model.num_layers);
 }
 
-std::string expert_bias_goes_with_sigmoid(const Config& config) {
+std::string expert_bias_goes_without_softmax(const Config& config) {
   return unless(!has_experts(config) || !config.moe.expert_bias ||
-                    config.moe.score_function == ScoreFunction::kSigmoid,
-                "moe.expert_bias (true) needs moe.score_function sigmoid, got softmax");
+                    config.moe.score_function != ScoreFunction::kSoftmax,
+                "moe.expert_bias (true) needs moe.score_function sigmoid or sqrtsoftplus, got "
+                "softmax");
+}
+
+// --- Groups of experts
+
+bool has_groups(const Config& config) {
+  return has_experts(config) && config.moe.has_groups();
+}
+
+std::string groups_are_equal(const Config& config) {
+  return has_groups(config) ? multiple_of("moe.num_experts", config.moe.num_experts,
+                                          "moe.num_groups", config.moe.num_groups)
+                            : "";
+}
+
+std::string enough_groups_to_choose(const Config& config) {
+  const MoeConfig& moe = config.moe;
+  return unless(!has_groups(config) || moe.group_top_k <= moe.num_groups,
+                "moe.group_top_k ({}) must not exceed moe.num_groups ({})", moe.group_top_k,
+                moe.num_groups);
+}
+
+std::string enough_experts_in_the_chosen_groups(const Config& config) {
+  const MoeConfig& moe = config.moe;
+  if (!has_groups(config) || !groups_are_equal(config).empty()) {
+    return "";
+  }
+  const int64_t group_size = moe.num_experts / moe.num_groups;
+  return unless(moe.top_k <= moe.group_top_k * group_size,
+                "moe.top_k ({}) must not exceed the {} experts of moe.group_top_k ({}) groups of "
+                "{}: raise moe.group_top_k",
+                moe.top_k, moe.group_top_k * group_size, moe.group_top_k, group_size);
+}
+
+std::string groups_can_be_scored(const Config& config) {
+  const MoeConfig& moe = config.moe;
+  if (!has_groups(config) || !groups_are_equal(config).empty()) {
+    return "";
+  }
+  const int64_t group_size = moe.num_experts / moe.num_groups;
+  if (moe.group_score == GroupScore::kTopSum && moe.top_k < moe.group_top_k) {
+    return fmt::format(
+        "moe.group_top_k ({}) must not exceed moe.top_k ({}) for moe.group_score "
+        "top_sum, which adds up top_k / group_top_k scores",
+        moe.group_top_k, moe.top_k);
+  }
+  return unless(moe.scores_per_group() <= group_size,
+                "moe.group_score {} adds up {} scores, but moe.num_groups ({}) leaves groups of {}",
+                word_of(kGroupScoreWords, moe.group_score), moe.scores_per_group(), moe.num_groups,
+                group_size);
 }
 
 // With one expert per token and weights that sum to 1, the weight is 1 whatever the router says.
@@ -275,6 +349,15 @@ std::string tensor_ranks_share_each_expert(const Config& config) {
                      "parallel.expert_tensor_size", config.parallel.expert_tensor_size);
 }
 
+// The bias of the second product is cut by hidden features, so that each element is added once.
+std::string expert_tensor_ranks_share_the_bias(const Config& config) {
+  if (!has_experts(config) || !config.moe.linear_bias) {
+    return "";
+  }
+  return multiple_of("model.hidden_size", config.model.hidden_size, "parallel.expert_tensor_size",
+                     config.parallel.expert_tensor_size, " for moe.linear_bias");
+}
+
 std::string expert_ranks_share_experts(const Config& config) {
   return multiple_of("moe.num_experts", config.moe.num_experts, "parallel.expert_size",
                      config.parallel.expert_size);
@@ -367,7 +450,7 @@ std::vector<Idle> idle_rope_settings(const Config& config) {
 
 std::vector<Idle> idle_settings(const Config& config) {
   const MoeConfig& moe = config.moe;
-  const bool is_sigmoid = moe.score_function == ScoreFunction::kSigmoid;
+  const bool is_softmax = moe.score_function == ScoreFunction::kSoftmax;
   const bool is_dense = !has_experts(config);
   const bool is_cosine = config.optimizer.schedule == LrSchedule::kCosine;
   std::vector<Idle> idle = {
@@ -375,17 +458,33 @@ std::vector<Idle> idle_settings(const Config& config) {
       {is_dense,
        {"moe", "parallel.expert_size", "parallel.expert_tensor_size"},
        "moe.num_experts is 0"},
-      {!is_dense && is_sigmoid, {"moe.pre_softmax"}, "moe.score_function is sigmoid"},
-      {!is_dense && !is_sigmoid && !moe.pre_softmax,
+      {!is_dense && !is_softmax,
+       {"moe.pre_softmax"},
+       fmt::format("moe.score_function is {}", score_word(moe))},
+      {!is_dense && is_softmax && !moe.pre_softmax,
        {"moe.renormalize"},
        "moe.pre_softmax is false: softmax over the chosen experts sums to 1 already"},
       {!is_dense && !moe.expert_bias, {"moe.bias_update_rate"}, "moe.expert_bias is false"},
+      {!is_dense && !has_groups(config),
+       {"moe.group_top_k", "moe.group_score"},
+       "moe.num_groups is 1"},
+      {has_groups(config) && moe.group_top_k == moe.num_groups,
+       {"moe.num_groups", "moe.group_score"},
+       "moe.group_top_k allows every group"},
+      {!is_dense && moe.shared_expert_ffn_hidden_size == 0,
+       {"moe.shared_expert_gate"},
+       "moe.shared_expert_ffn_hidden_size is 0"},
+      {!is_dense && config.train.precision == Precision::kFp64,
+       {"moe.router_dtype"},
+       "train.precision is fp64"},
       {!has_dense_layers(config),
-       {"model.ffn_hidden_size"},
-       "no layer is dense: moe.first_dense_layers is 0"},
-      {!is_dense && moe.first_dense_layers == config.model.num_layers,
+       {"model.ffn_hidden_size", "model.mlp_bias"},
+       moe.layers.empty() ? "no layer is dense: moe.first_dense_layers is 0"
+                          : "no layer is dense: moe.layers holds every layer"},
+      {!is_dense && !has_layers(config, true),
        {"moe.num_experts"},
-       "moe.first_dense_layers makes every layer dense"},
+       moe.layers.empty() ? "moe.first_dense_layers makes every layer dense"
+                          : "moe.first_dense_layers makes every layer of moe.layers dense"},
       {config.parallel.tensor_size == 1,
        {"parallel.sequence_parallel"},
        "parallel.tensor_size is 1"},
@@ -462,8 +561,13 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       dense_layers_have_a_width(config),
       experts_have_a_width(config),
       enough_experts_to_choose(config),
+      moe_layers_are_layers(config),
       dense_layers_fit(config),
-      expert_bias_goes_with_sigmoid(config),
+      expert_bias_goes_without_softmax(config),
+      groups_are_equal(config),
+      enough_groups_to_choose(config),
+      enough_experts_in_the_chosen_groups(config),
+      groups_can_be_scored(config),
       no_pipeline_yet(config),
       no_virtual_pipeline_yet(config),
       no_context_parallelism_yet(config),
@@ -473,6 +577,7 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       tensor_ranks_share_dense_layers(config),
       tensor_ranks_share_the_shared_expert(config),
       tensor_ranks_share_each_expert(config),
+      expert_tensor_ranks_share_the_bias(config),
       expert_ranks_share_experts(config),
       sequence_parallel_divides_tokens(config),
       learning_rate_falls(config),

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "base/activation.h"
+#include "base/score_function.h"
 #include "config/fields.h"
 
 namespace switchyard {
@@ -27,10 +29,22 @@ struct RunConfig {
   }
 };
 
+constexpr std::array kActivationWords{
+    Word{Activation::kSilu, "silu"},
+    Word{Activation::kGelu, "gelu"},
+    Word{Activation::kGeluTanh, "gelu_tanh"},
+    Word{Activation::kRelu, "relu"},
+    Word{Activation::kReluSquared, "relu_squared"},
+    Word{Activation::kQuickGelu, "quick_gelu"},
+};
+
 struct ModelConfig {
   int64_t num_layers = 0;
   int64_t hidden_size = 0;
   int64_t ffn_hidden_size = 0;
+  Activation activation = Activation::kSilu;
+  bool gated_mlp = true;
+  bool mlp_bias = false;
   int64_t num_attention_heads = 0;
   int64_t num_query_groups = 0;
   int64_t head_dim = 0;
@@ -45,6 +59,7 @@ struct ModelConfig {
     return num_query_groups > 0 ? num_query_groups : num_attention_heads;
   }
   int64_t head_size() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
+  MlpFunction mlp_function() const { return {activation, gated_mlp}; }
 
   static constexpr auto fields() {
     return std::tuple{
@@ -54,6 +69,13 @@ struct ModelConfig {
               "width of the residual stream, in features", Need::kRequired),
         field("ffn_hidden_size", &ModelConfig::ffn_hidden_size, {0, kMaxWidth},
               "inner width of the MLP of dense layers, in features; 0 when no layer is dense"),
+        field("activation", &ModelConfig::activation, kActivationWords,
+              "function between the two products of an MLP, dense or expert; gelu is exact, "
+              "gelu_tanh its approximation by tanh, quick_gelu x sigmoid(1.702 x)"),
+        field("gated_mlp", &ModelConfig::gated_mlp,
+              "true: activation(gate) x up between the products of an MLP, dense or expert; false: "
+              "activation(up)"),
+        field("mlp_bias", &ModelConfig::mlp_bias, "add a bias in the linear layers of dense MLPs"),
         field("num_attention_heads", &ModelConfig::num_attention_heads, {1, 65536},
               "query heads of an attention layer", Need::kRequired),
         field("num_query_groups", &ModelConfig::num_query_groups, {0, 65536},
@@ -161,9 +183,18 @@ struct RopeConfig {
   }
 };
 
-enum class ScoreFunction { kSoftmax, kSigmoid };
 constexpr std::array kScoreFunctionWords{Word{ScoreFunction::kSoftmax, "softmax"},
-                                         Word{ScoreFunction::kSigmoid, "sigmoid"}};
+                                         Word{ScoreFunction::kSigmoid, "sigmoid"},
+                                         Word{ScoreFunction::kSqrtSoftplus, "sqrtsoftplus"}};
+
+enum class GroupScore { kMax, kTop2Sum, kTopSum };
+constexpr std::array kGroupScoreWords{Word{GroupScore::kMax, "max"},
+                                      Word{GroupScore::kTop2Sum, "top2_sum"},
+                                      Word{GroupScore::kTopSum, "top_sum"}};
+
+enum class RouterDtype { kFp32, kFp64 };
+constexpr std::array kRouterDtypeWords{Word{RouterDtype::kFp32, "fp32"},
+                                       Word{RouterDtype::kFp64, "fp64"}};
 
 enum class DispatcherKind { kAllToAll, kAllGather };
 constexpr std::array kDispatcherWords{Word{DispatcherKind::kAllToAll, "alltoall"},
@@ -173,17 +204,39 @@ struct MoeConfig {
   int64_t num_experts = 0;
   int64_t top_k = 2;
   int64_t ffn_hidden_size = 0;
+  std::vector<std::string> layers;
   int64_t first_dense_layers = 0;
   int64_t shared_expert_ffn_hidden_size = 0;
+  bool shared_expert_gate = false;
+  bool linear_bias = false;
   ScoreFunction score_function = ScoreFunction::kSoftmax;
   bool pre_softmax = false;
   bool renormalize = false;
   double scaling_factor = 1.0;
+  int64_t num_groups = 1;
+  int64_t group_top_k = 1;
+  GroupScore group_score = GroupScore::kTop2Sum;
+  RouterDtype router_dtype = RouterDtype::kFp32;
+  bool router_bias = false;
   bool expert_bias = false;
   double bias_update_rate = 1e-3;
   double aux_loss_coeff = 0.0;
   double z_loss_coeff = 0.0;
   DispatcherKind dispatcher = DispatcherKind::kAllToAll;
+
+  bool has_groups() const { return num_groups > 1; }
+  // The scores of a group that add up to the group's own.
+  int64_t scores_per_group() const {
+    switch (group_score) {
+      case GroupScore::kMax:
+        return 1;
+      case GroupScore::kTop2Sum:
+        return 2;
+      case GroupScore::kTopSum:
+        return top_k / group_top_k;
+    }
+    return 1;
+  }
 
   static constexpr auto fields() {
     return std::tuple{
@@ -192,22 +245,43 @@ struct MoeConfig {
         field("top_k", &MoeConfig::top_k, {1, 1024}, "experts each token is sent to"),
         field("ffn_hidden_size", &MoeConfig::ffn_hidden_size, {0, kMaxWidth},
               "inner width of one expert, in features"),
+        field("layers", &MoeConfig::layers,
+              "layers that have experts, of those from first_dense_layers on: a list of `3`, `0-7` "
+              "or `1-23/2`, every second from 1 to 23; empty for all"),
         field("first_dense_layers", &MoeConfig::first_dense_layers, {0, 10000},
               "layers at the start of the model that are dense"),
         field("shared_expert_ffn_hidden_size", &MoeConfig::shared_expert_ffn_hidden_size,
               {0, kMaxWidth},
               "inner width of the expert that every token uses, in features; 0 for none"),
+        field("shared_expert_gate", &MoeConfig::shared_expert_gate,
+              "multiply the shared expert's output by sigmoid(x w), one learned number per token"),
+        field("linear_bias", &MoeConfig::linear_bias,
+              "add a bias in the linear layers of routed experts; the second is multiplied by the "
+              "routing weight"),
         field("score_function", &MoeConfig::score_function, kScoreFunctionWords,
               "turns router logits into scores"),
         field("pre_softmax", &MoeConfig::pre_softmax,
               "true: softmax over all experts, then the top_k of it; false: the top_k logits, "
               "then softmax over these"),
         field("renormalize", &MoeConfig::renormalize,
-              "divide the weights of the chosen experts by their sum; for pre_softmax and sigmoid"),
+              "divide the weights of the chosen experts by their sum; for pre_softmax, sigmoid and "
+              "sqrtsoftplus"),
         field("scaling_factor", &MoeConfig::scaling_factor, {1e-6, 1e6},
               "multiplies the weights of the chosen experts"),
+        field("num_groups", &MoeConfig::num_groups, {1, 65536},
+              "equal groups that the experts are divided into, in order; 1 for no limit by group"),
+        field("group_top_k", &MoeConfig::group_top_k, {1, 65536},
+              "groups that a token may choose its experts from"),
+        field("group_score", &MoeConfig::group_score, kGroupScoreWords,
+              "a group's score, out of those of its experts: the largest, the sum of the two "
+              "largest, or the sum of the top_k / group_top_k largest"),
+        field("router_dtype", &MoeConfig::router_dtype, kRouterDtypeWords,
+              "number format of the router's product and scores; train.precision fp64 makes it "
+              "fp64"),
+        field("router_bias", &MoeConfig::router_bias, "add a learned bias to the router's logits"),
         field("expert_bias", &MoeConfig::expert_bias,
-              "balance by a bias per expert that acts on the choice only; for sigmoid"),
+              "balance by a bias per expert that acts on the choice only; for sigmoid and "
+              "sqrtsoftplus"),
         field("bias_update_rate", &MoeConfig::bias_update_rate, {0.0, 1.0},
               "change of the expert bias per optimizer step"),
         field("aux_loss_coeff", &MoeConfig::aux_loss_coeff, {0.0, 100.0},

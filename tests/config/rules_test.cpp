@@ -161,14 +161,53 @@ TEST(Rules, DenseLayersFitIntoTheModel) {
             Lines{"moe.first_dense_layers (3) must not exceed model.num_layers (2)"});
 }
 
-TEST(Rules, ExpertBiasNeedsSigmoid) {
+TEST(Rules, LayersWithExpertsAreLayers) {
+  EXPECT_EQ(broken_by([](Config& c) { c.moe.layers = {"0-2"}; }),
+            Lines{"moe.layers holds \"0-2\": the layers of this model are 0 to 1 "
+                  "(model.num_layers is 2)"});
+  EXPECT_EQ(broken_by([](Config& c) { c.moe.layers = {"1"}; }),
+            Lines{"model.ffn_hidden_size must be given: moe.layers leaves layers dense"});
+  EXPECT_EQ(broken_by([](Config& c) { c.moe.layers = {"0", "1"}; }), Lines{});
+}
+
+TEST(Rules, ExpertBiasNeedsAnotherScoreThanSoftmax) {
   EXPECT_EQ(broken_by([](Config& c) { c.moe.expert_bias = true; }),
-            Lines{"moe.expert_bias (true) needs moe.score_function sigmoid, got softmax"});
-  EXPECT_EQ(broken_by([](Config& c) {
-              c.moe.expert_bias = true;
-              c.moe.score_function = ScoreFunction::kSigmoid;
-            }),
-            Lines{});
+            Lines{"moe.expert_bias (true) needs moe.score_function sigmoid or sqrtsoftplus, got "
+                  "softmax"});
+  for (const ScoreFunction function : {ScoreFunction::kSigmoid, ScoreFunction::kSqrtSoftplus}) {
+    EXPECT_EQ(broken_by([&](Config& c) {
+                c.moe.expert_bias = true;
+                c.moe.score_function = function;
+              }),
+              Lines{});
+  }
+}
+
+TEST(Rules, GroupsOfExpertsCanBeChosenFrom) {
+  const auto broken_with = [](int64_t num_groups, int64_t group_top_k, int64_t top_k,
+                              GroupScore score = GroupScore::kMax) {
+    return broken_by([&](Config& c) {
+      c.moe.num_groups = num_groups;
+      c.moe.group_top_k = group_top_k;
+      c.moe.top_k = top_k;
+      c.moe.group_score = score;
+    });
+  };
+  EXPECT_EQ(broken_with(4, 2, 4), Lines{});
+  EXPECT_EQ(broken_with(3, 2, 2),
+            Lines{"moe.num_experts (8) must be a multiple of moe.num_groups (3)"});
+  EXPECT_EQ(broken_with(4, 5, 2), Lines{"moe.group_top_k (5) must not exceed moe.num_groups (4)"});
+  EXPECT_EQ(broken_with(4, 1, 3),
+            Lines{"moe.top_k (3) must not exceed the 2 experts of moe.group_top_k (1) groups of "
+                  "2: raise moe.group_top_k"});
+  EXPECT_EQ(broken_with(8, 2, 2, GroupScore::kTop2Sum),
+            Lines{"moe.group_score top2_sum adds up 2 scores, but moe.num_groups (8) leaves groups "
+                  "of 1"});
+  EXPECT_EQ(broken_with(4, 3, 2, GroupScore::kTopSum),
+            Lines{"moe.group_top_k (3) must not exceed moe.top_k (2) for moe.group_score top_sum, "
+                  "which adds up top_k / group_top_k scores"});
+  // Without groups nothing is asked of their settings.
+  EXPECT_EQ(broken_with(1, 5, 2), Lines{});
 }
 
 TEST(Rules, TheRouterGetsAGradient) {
@@ -247,6 +286,20 @@ TEST(Rules, TensorRanksShareQueryGroups) {
   EXPECT_EQ(broken_by([](Config& c) { c.parallel.tensor_size = 8; }),
             Lines{"model.num_attention_heads (4) must be a multiple of parallel.tensor_size (8): "
                   "copies of key and value heads are not built yet"});
+}
+
+TEST(Rules, ExpertTensorRanksShareTheBias) {
+  const auto with_ranks = [](bool has_bias) {
+    return broken_by([&](Config& c) {
+      c.model.head_dim = 16;
+      c.model.hidden_size = 66;
+      c.moe.linear_bias = has_bias;
+      c.parallel.expert_tensor_size = 4;
+    });
+  };
+  EXPECT_EQ(with_ranks(true), Lines{"model.hidden_size (66) must be a multiple of "
+                                    "parallel.expert_tensor_size (4) for moe.linear_bias"});
+  EXPECT_EQ(with_ranks(false), Lines{});
 }
 
 TEST(Rules, TensorRanksShareWidths) {
@@ -453,6 +506,51 @@ TEST(Warnings, NameSequencesLongerThanTheModelIsMadeFor) {
                                   "the model is made for shorter sequences"});
   config.rope.type = RopeType::kDynamic;
   EXPECT_EQ(warned(config), Lines{});
+TEST(Warnings, NameMoeSettingsThatAnotherOneSwitchesOff) {
+  const auto warned_by = [](const auto& change) {
+    Config config = good();
+    change(config);
+    return warned(config);
+  };
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.moe.score_function = ScoreFunction::kSqrtSoftplus;
+              c.moe.pre_softmax = true;
+            }),
+            Lines{"moe.pre_softmax (true) has no effect: moe.score_function is sqrtsoftplus "
+                  "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.moe.group_top_k = 2;
+              c.moe.group_score = GroupScore::kMax;
+            }),
+            (Lines{"moe.group_top_k (2) has no effect: moe.num_groups is 1 [run.yaml:1]",
+                   "moe.group_score (max) has no effect: moe.num_groups is 1 [run.yaml:1]"}));
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.moe.num_groups = 4;
+              c.moe.group_top_k = 4;
+            }),
+            Lines{"moe.num_groups (4) has no effect: moe.group_top_k allows every group "
+                  "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.moe.shared_expert_gate = true; }),
+            Lines{"moe.shared_expert_gate (true) has no effect: moe.shared_expert_ffn_hidden_size "
+                  "is 0 [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.train.precision = Precision::kFp64;
+              c.moe.router_dtype = RouterDtype::kFp64;
+            }),
+            Lines{"moe.router_dtype (fp64) has no effect: train.precision is fp64 [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.moe.layers = {"0-1"};
+              c.model.mlp_bias = true;
+            }),
+            Lines{"model.mlp_bias (true) has no effect: no layer is dense: moe.layers holds every "
+                  "layer [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.model.ffn_hidden_size = 64;
+              c.moe.layers = {"0"};
+              c.moe.first_dense_layers = 1;
+            }),
+            Lines{"moe.num_experts (8) has no effect: moe.first_dense_layers makes every layer of "
+                  "moe.layers dense [run.yaml:1]"});
 }
 
 TEST(Warnings, NameAWarmUpLongerThanTheRun) {
