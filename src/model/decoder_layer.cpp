@@ -17,10 +17,11 @@ DecoderLayer::DecoderLayer(const Scope& scope, const Config& config, const Layer
       mlp_norm_(scope / "mlp_norm", config.model, config.parallel.sequence_parallel) {
   switch (spec.feed_forward) {
     case FeedForward::kDense:
-      mlp_ = std::make_unique<Mlp>(scope / "mlp", config.model, config.model.ffn_hidden_size);
+      mlp_ = std::make_unique<Mlp>(scope / "mlp", config, config.model.ffn_hidden_size,
+                                   config.model.mlp_bias);
       break;
     case FeedForward::kMoe:
-      moe_ = std::make_unique<MoeLayer>(scope / "moe", config.model, config.moe);
+      moe_ = std::make_unique<MoeLayer>(scope / "moe", config, spec.moe);
       break;
   }
 }

@@ -18,26 +18,27 @@ double keys_per_token(double sequence_length, int64_t window) {
 
 double training_flops(const Config& config, double num_tokens, double sequence_length) {
   const ModelConfig& model = config.model;
-  const MoeConfig& moe = config.moe;
   const auto hidden = static_cast<double>(model.hidden_size);
   const auto query = static_cast<double>(model.num_attention_heads * model.head_size());
   const auto key_value = static_cast<double>(2 * model.query_groups() * model.head_size());
-  constexpr double kGatedMatrices = 3;  // gate, up, down
+  const auto matrices = static_cast<double>(model.mlp_function().num_inputs() + 1);
 
   // Multiply-adds per token.
   const double projections = hidden * (query + key_value) + query * hidden;
   const auto scores = [&](const LayerSpec& layer) {  // with keys, then with values
     return 2 * query * keys_per_token(sequence_length, layer.attention_window);
   };
-  const double dense = kGatedMatrices * hidden * static_cast<double>(model.ffn_hidden_size);
-  const double experts =
-      kGatedMatrices * hidden *
-          static_cast<double>(moe.top_k * moe.ffn_hidden_size + moe.shared_expert_ffn_hidden_size) +
-      hidden * static_cast<double>(moe.num_experts);
+  const double dense = matrices * hidden * static_cast<double>(model.ffn_hidden_size);
+  const auto experts = [&](const MoeConfig& moe) {
+    const int64_t inner = moe.top_k * moe.ffn_hidden_size + moe.shared_expert_ffn_hidden_size;
+    const bool has_gate = moe.shared_expert_gate && moe.shared_expert_ffn_hidden_size > 0;
+    return matrices * hidden * static_cast<double>(inner) +
+           hidden * static_cast<double>(moe.num_experts + (has_gate ? 1 : 0));
+  };
   double per_token = hidden * static_cast<double>(model.vocab_size);
   for (const LayerSpec& layer : describe_layers(config)) {
     per_token += projections + scores(layer);
-    per_token += layer.feed_forward == FeedForward::kDense ? dense : experts;
+    per_token += layer.feed_forward == FeedForward::kDense ? dense : experts(layer.moe);
   }
   constexpr double kPerMultiplyAdd = 2;
   constexpr double kForwardAndBackward = 3;

@@ -142,8 +142,8 @@ void LanguageModel::update_expert_biases(const std::vector<at::Tensor>& tokens_p
     if (layer->moe() == nullptr) {
       continue;
     }
-    if (layer->moe()->router().has_bias()) {
-      layer->moe()->router().update_bias(tokens_per_expert.at(index));
+    if (layer->moe()->router().has_expert_bias()) {
+      layer->moe()->router().update_expert_bias(tokens_per_expert.at(index));
     }
     ++index;
   }

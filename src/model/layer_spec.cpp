@@ -1,6 +1,7 @@
 #include "model/layer_spec.h"
 
 #include "config/layer_set.h"
+#include "config/moe_layers.h"
 
 namespace switchyard {
 
@@ -11,11 +12,11 @@ std::vector<LayerSpec> describe_layers(const Config& config) {
       attention.window_layers.empty()
           ? std::vector<bool>(static_cast<size_t>(num_layers), true)
           : layer_set("attention.window_layers", attention.window_layers, num_layers);
+  const std::vector<bool> is_moe = moe_layers(config);
   std::vector<LayerSpec> layers;
-  for (int64_t i = 0; i < num_layers; ++i) {
-    const bool is_moe = config.moe.num_experts > 0 && i >= config.moe.first_dense_layers;
-    layers.push_back({is_moe ? FeedForward::kMoe : FeedForward::kDense,
-                      has_window[static_cast<size_t>(i)] ? attention.window : 0});
+  for (size_t i = 0; i < is_moe.size(); ++i) {
+    layers.push_back({is_moe[i] ? FeedForward::kMoe : FeedForward::kDense,
+                      has_window[i] ? attention.window : 0, config.moe});
   }
   return layers;
 }

@@ -1,33 +1,79 @@
 #include "moe/experts.h"
 
-#include "ops/expert_mlp.h"
+#include "nn/init.h"
 
 namespace switchyard {
+namespace {
 
-GroupedExperts::GroupedExperts(const Scope& scope, const MoeConfig& config, int64_t hidden_size,
-                               double init_std, double output_init_std) {
-  const Mesh& mesh = scope.groups().mesh();
-  const int64_t local_experts = config.num_experts / mesh.size(Axis::kExpert);
-  const int64_t local_ffn = config.ffn_hidden_size / mesh.size(Axis::kExpertTensor);
-  gate_up_ = scope.parameters.declare(
-      {{.name = scope.name("gate_up"),
-        .shape = {config.num_experts, 2, config.ffn_hidden_size, hidden_size},
-        .init = Init::normal(init_std),
+int64_t local_experts(const Scope& scope, const MoeConfig& moe) {
+  return moe.num_experts / scope.groups().mesh().size(Axis::kExpert);
+}
+
+int64_t local_up_width(const Scope& scope, const ModelConfig& model, const MoeConfig& moe) {
+  return model.mlp_function().num_inputs() * moe.ffn_hidden_size /
+         scope.groups().mesh().size(Axis::kExpertTensor);
+}
+
+// [num_experts, 2, ffn, ...] or, without a gate, [num_experts, ffn, ...], cut by ffn.
+ParameterSpec up_spec(const Scope& scope, const ModelConfig& model, const MoeConfig& moe,
+                      const std::string& suffix) {
+  ParameterSpec spec{.name = scope.name((model.gated_mlp ? "gate_up" : "up") + suffix),
+                     .shape = {moe.num_experts},
+                     .init = Init::zeros(),
+                     .family = Family::kExpert,
+                     .tensor = Placement::sharded(model.gated_mlp ? 2 : 1, moe.ffn_hidden_size)};
+  if (model.gated_mlp) {
+    spec.shape.push_back(2);
+  }
+  spec.shape.push_back(moe.ffn_hidden_size);
+  return spec;
+}
+
+}  // namespace
+
+GroupedExperts::GroupedExperts(const Scope& scope, const ModelConfig& model, const MoeConfig& moe) {
+  ParameterSpec up = up_spec(scope, model, moe, "");
+  up.shape.push_back(model.hidden_size);
+  up.init = Init::normal(model.init_std);
+  up_ = scope.parameters.declare(
+      {up}, {local_experts(scope, moe), local_up_width(scope, model, moe), model.hidden_size});
+  down_ = scope.parameters.declare(
+      {{.name = scope.name("down"),
+        .shape = {moe.num_experts, model.hidden_size, moe.ffn_hidden_size},
+        .init = Init::normal(output_init_std(model)),
         .family = Family::kExpert,
-        .tensor = Placement::sharded(2, config.ffn_hidden_size)}},
-      {local_experts, 2 * local_ffn, hidden_size});
-  down_ =
-      scope.parameters.declare({{.name = scope.name("down"),
-                                 .shape = {config.num_experts, hidden_size, config.ffn_hidden_size},
-                                 .init = Init::normal(output_init_std),
+        .tensor = Placement::sharded(2, moe.ffn_hidden_size)}},
+      {local_experts(scope, moe), model.hidden_size,
+       moe.ffn_hidden_size / scope.groups().mesh().size(Axis::kExpertTensor)});
+  options_.function = model.mlp_function();
+  if (moe.linear_bias) {
+    declare_biases(scope, model, moe);
+  }
+}
+
+void GroupedExperts::declare_biases(const Scope& scope, const ModelConfig& model,
+                                    const MoeConfig& moe) {
+  ParameterSpec up_bias = up_spec(scope, model, moe, "_bias");
+  up_bias.has_weight_decay = false;
+  options_.up_bias = scope.parameters.declare(
+      {up_bias}, {local_experts(scope, moe), local_up_width(scope, model, moe)});
+  const Mesh& mesh = scope.groups().mesh();
+  const int64_t width = model.hidden_size / mesh.size(Axis::kExpertTensor);
+  options_.down_bias =
+      scope.parameters.declare({{.name = scope.name("down_bias"),
+                                 .shape = {moe.num_experts, model.hidden_size},
+                                 .init = Init::zeros(),
+                                 .has_weight_decay = false,
                                  .family = Family::kExpert,
-                                 .tensor = Placement::sharded(2, config.ffn_hidden_size)}},
-                               {local_experts, hidden_size, local_ffn});
+                                 .tensor = Placement::sharded(1, model.hidden_size)}},
+                               {local_experts(scope, moe), width});
+  options_.first_biased_column =
+      width * mesh.coordinate(scope.groups().rank(), Axis::kExpertTensor);
 }
 
 at::Tensor GroupedExperts::forward(const DispatchedTokens& dispatched) const {
-  return expert_mlp(dispatched.rows, gate_up_, down_, dispatched.weights,
-                    dispatched.rows_per_expert);
+  return expert_mlp(dispatched.rows, up_, down_, dispatched.weights, dispatched.rows_per_expert,
+                    options_);
 }
 
 }  // namespace switchyard

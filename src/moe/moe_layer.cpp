@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "nn/init.h"
+#include "ops/dense_linear.h"
 #include "parallel/collectives.h"
 
 namespace switchyard {
@@ -17,15 +17,26 @@ void accumulate(at::Tensor& objective, const at::Tensor& term) {
 
 }  // namespace
 
-MoeLayer::MoeLayer(const Scope& scope, const ModelConfig& model, const MoeConfig& moe)
+MoeLayer::MoeLayer(const Scope& scope, const Config& config, const MoeConfig& moe)
     : config_(moe), tensor_group_(scope.groups().tensor()) {
+  const ModelConfig& model = config.model;
   router_ = std::make_unique<Router>(scope / "router", moe, model.hidden_size, model.init_std);
   dispatcher_ = make_dispatcher(moe, scope.groups());
-  experts_ = std::make_unique<GroupedExperts>(scope / "experts", moe, model.hidden_size,
-                                              model.init_std, output_init_std(model));
-  if (moe.shared_expert_ffn_hidden_size > 0) {
-    shared_expert_ =
-        std::make_unique<Mlp>(scope / "shared_expert", model, moe.shared_expert_ffn_hidden_size);
+  experts_ = std::make_unique<GroupedExperts>(scope / "experts", model, moe);
+  if (moe.shared_expert_ffn_hidden_size == 0) {
+    return;
+  }
+  shared_expert_ = std::make_unique<Mlp>(scope / "shared_expert", config,
+                                         moe.shared_expert_ffn_hidden_size, /*has_bias=*/false);
+  if (moe.shared_expert_gate) {
+    // With sequence parallelism each tp rank has its own tokens, as in a norm.
+    shared_expert_gate_ = scope.parameters.declare(
+        {{.name = (scope / "shared_expert_gate").name("weight"),
+          .shape = {1, model.hidden_size},
+          .init = Init::normal(model.init_std),
+          .tensor = config.parallel.sequence_parallel ? Placement::replicated()
+                                                      : Placement::invariant()}},
+        {1, model.hidden_size});
   }
 }
 
@@ -70,7 +81,12 @@ at::Tensor MoeLayer::combine(const at::Tensor& rows, const DispatchedTokens& dis
 }
 
 Placed MoeLayer::shared_expert(const Placed& hidden) const {
-  return shared_expert_->forward(hidden);
+  const Placed output = shared_expert_->forward(hidden);
+  if (!shared_expert_gate_.defined()) {
+    return output;
+  }
+  const at::Tensor share = at::sigmoid(dense_linear(hidden.tensor, shared_expert_gate_));
+  return {output.tensor * share, output.placement};
 }
 
 void MoeLayer::add_auxiliary_terms(const Routing& routing, const ForwardContext& context,

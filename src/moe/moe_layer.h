@@ -34,12 +34,15 @@ struct RoutingMemo {
 
 // Replaces a dense MLP by num_experts smaller ones, of which each token uses top_k (Shazeer et al.
 // 2017, arXiv:1701.06538). Five stages that can each be called alone: route, dispatch, experts,
-// combine, and the shared expert beside them.
+// combine, and the shared expert beside them, which every token uses (DeepSeekMoE,
+// arXiv:2401.06066), as it is or times sigmoid(x w) (Qwen1.5-MoE). Parameters: router.*, experts.*,
+// shared_expert.* and shared_expert_gate.weight [1, hidden].
 //
 // forward() is collective over tp, and over ep x etp: every rank calls it equally often.
 class MoeLayer {
  public:
-  MoeLayer(const Scope& scope, const ModelConfig& model, const MoeConfig& moe);
+  // `moe`: the settings of this layer.
+  MoeLayer(const Scope& scope, const Config& config, const MoeConfig& moe);
 
   // hidden [tokens, hidden] invariant over tp, or sharded by tokens (sequence parallel).
   MoeOutput forward(const Placed& hidden, const ForwardContext& context, RoutingMemo& memo) const;
@@ -64,6 +67,7 @@ class MoeLayer {
   std::unique_ptr<TokenDispatcher> dispatcher_;
   std::unique_ptr<GroupedExperts> experts_;
   std::unique_ptr<Mlp> shared_expert_;
+  at::Tensor shared_expert_gate_;  // [1, hidden]; undefined without
 };
 
 }  // namespace switchyard

@@ -3,13 +3,21 @@
 #include <ATen/ATen.h>
 
 #include "base/shape.h"
-#include "ops/top_k.h"
+#include "ops/dense_linear.h"
+#include "ops/route.h"
 
 namespace switchyard {
 namespace {
 
-at::ScalarType score_dtype(const at::Tensor& tokens) {
-  return tokens.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+RouteOptions route_options(const MoeConfig& config) {
+  return {.top_k = config.top_k,
+          .score_function = config.score_function,
+          .softmax_over_chosen = !config.pre_softmax,
+          .renormalize = config.renormalize,
+          .scaling_factor = config.scaling_factor,
+          .num_groups = config.num_groups,
+          .group_top_k = config.group_top_k,
+          .scores_per_group = config.has_groups() ? config.scores_per_group() : 1};
 }
 
 }  // namespace
@@ -22,41 +30,44 @@ Router::Router(const Scope& scope, const MoeConfig& config, int64_t hidden_size,
                                        .init = Init::normal(init_std),
                                        .tensor = Placement::replicated()}},
                                      {config.num_experts, hidden_size});
-  if (config.expert_bias) {
-    bias_ = scope.parameters.declare_buffer(scope.name("expert_bias"), {config.num_experts});
+  if (config.router_bias) {
+    bias_ = scope.parameters.declare({{.name = scope.name("bias"),
+                                       .shape = {config.num_experts},
+                                       .init = Init::zeros(),
+                                       .has_weight_decay = false,
+                                       .tensor = Placement::replicated()}},
+                                     {config.num_experts});
   }
+  if (config.expert_bias) {
+    expert_bias_ = scope.parameters.declare_buffer(scope.name("expert_bias"), {config.num_experts});
+  }
+}
+
+at::ScalarType Router::score_dtype(const at::Tensor& tokens) const {
+  const bool is_wide =
+      tokens.scalar_type() == at::kDouble || config_.router_dtype == RouterDtype::kFp64;
+  return is_wide ? at::kDouble : at::kFloat;
 }
 
 Routing Router::forward(const at::Tensor& tokens, const at::Tensor& expert_ids) const {
   check_shape("router input", tokens, {kAnySize, weight_.size(1)});
   const auto dtype = score_dtype(tokens);
   Routing routing;
-  routing.logits = at::linear(tokens.to(dtype), weight_.to(dtype));  // [tokens, num_experts]
-  const bool is_sigmoid = config_.score_function == ScoreFunction::kSigmoid;
-  const at::Tensor scores =
-      is_sigmoid ? at::sigmoid(routing.logits) : at::softmax(routing.logits, -1);
-  routing.probabilities = is_sigmoid ? scores / (scores.sum(-1, /*keepdim=*/true) + 1e-20) : scores;
-
-  const at::Tensor ranking = (bias_.defined() ? scores + bias_ : routing.logits).detach();
-  routing.expert_ids = expert_ids.defined() ? expert_ids : top_k_ids(ranking, config_.top_k);
-
-  if (is_sigmoid || config_.pre_softmax) {
-    routing.weights = scores.gather(-1, routing.expert_ids);  // [tokens, top_k]
-    if (config_.renormalize) {
-      routing.weights = routing.weights / (routing.weights.sum(-1, /*keepdim=*/true) + 1e-20);
-    }
-  } else {
-    routing.weights = at::softmax(routing.logits.gather(-1, routing.expert_ids), -1);
+  routing.logits = dense_linear(tokens.to(dtype), weight_.to(dtype));  // [tokens, num_experts]
+  if (bias_.defined()) {
+    routing.logits = routing.logits + bias_.to(dtype);
   }
-  if (config_.scaling_factor != 1.0) {
-    routing.weights = routing.weights * config_.scaling_factor;
-  }
+  const Routes routes = route(routing.logits, expert_bias_, expert_ids, route_options(config_),
+                              config_.aux_loss_coeff > 0);
+  routing.expert_ids = routes.expert_ids;
+  routing.weights = routes.weights;
+  routing.probabilities = routes.probabilities;
   return routing;
 }
 
-void Router::update_bias(const at::Tensor& tokens_per_expert) {
-  const at::Tensor load = tokens_per_expert.to(bias_.scalar_type());
-  bias_.add_(at::sign(load.mean() - load), config_.bias_update_rate);
+void Router::update_expert_bias(const at::Tensor& tokens_per_expert) {
+  const at::Tensor load = tokens_per_expert.to(expert_bias_.scalar_type());
+  expert_bias_.add_(at::sign(load.mean() - load), config_.bias_update_rate);
 }
 
 }  // namespace switchyard

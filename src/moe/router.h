@@ -13,20 +13,17 @@ struct Routing {
   at::Tensor weights;     // [tokens, top_k] fp32 or fp64, differentiable
   at::Tensor logits;      // [tokens, num_experts] fp32 or fp64, differentiable
   // [tokens, num_experts] differentiable: scores over all experts that add up to 1 per token, as
-  // the balance loss sees them.
+  // the balance loss sees them. Undefined in a layer without a balance loss.
   at::Tensor probabilities;
 };
 
-// Chooses top_k of num_experts for each token. Computed in fp32 (fp64 for fp64 input) whatever the
-// input is: rounding scores to bf16 changes which experts win. Ties go to the lowest id.
-//
-//   softmax               ids = top_k(logits), weights = softmax over the chosen logits
-//   softmax, pre_softmax  scores = softmax over all experts, ids = top_k(scores), weights = the
-//   scores sigmoid               scores = sigmoid(logits), ids = top_k(scores + bias), weights =
-//   the scores renormalize           weights divided by their sum (sigmoid: sum + 1e-20)
-//   scaling_factor        weights multiplied by it, last
-// Sources: Mixtral and Qwen3-MoE (softmax), DeepSeek-V3 arXiv:2412.19437 equations 13 to 16
-// (sigmoid and bias).
+// Chooses top_k of num_experts for each token, by ops/route.h. Computed in fp32 (fp64 for fp64
+// input, or when moe.router_dtype says so) whatever the input is: rounding scores to bf16 changes
+// which experts win. Ties go to the lowest id.
+// Parameters: weight [num_experts, hidden], with moe.router_bias also bias [num_experts]; buffer
+// with moe.expert_bias: expert_bias [num_experts].
+// Sources: Mixtral and Qwen3-MoE (softmax), DeepSeek-V2 arXiv:2405.04434 (groups), DeepSeek-V3
+// arXiv:2412.19437 equations 13 to 16 (sigmoid and selection bias).
 class Router {
  public:
   Router(const Scope& scope, const MoeConfig& config, int64_t hidden_size, double init_std);
@@ -38,14 +35,17 @@ class Router {
   // Balancing without an auxiliary loss (Wang et al. 2024, arXiv:2408.15664): raises the selection
   // bias of experts with less than the mean load, lowers the others', by a fixed rate. Once per
   // optimizer step, with the loads of the whole global batch. tokens_per_expert [num_experts] int64
-  void update_bias(const at::Tensor& tokens_per_expert);
-  bool has_bias() const { return bias_.defined(); }
-  const at::Tensor& bias() const { return bias_; }
+  void update_expert_bias(const at::Tensor& tokens_per_expert);
+  bool has_expert_bias() const { return expert_bias_.defined(); }
+  const at::Tensor& expert_bias() const { return expert_bias_; }
 
  private:
+  at::ScalarType score_dtype(const at::Tensor& tokens) const;
+
   MoeConfig config_;
-  at::Tensor weight_;  // [num_experts, hidden]
-  at::Tensor bias_;    // [num_experts] master dtype; undefined without balancing by bias
+  at::Tensor weight_;       // [num_experts, hidden]
+  at::Tensor bias_;         // [num_experts]; undefined without
+  at::Tensor expert_bias_;  // [num_experts] master dtype; undefined without balancing by bias
 };
 
 }  // namespace switchyard

@@ -1,7 +1,7 @@
 #include "nn/mlp.h"
 
 #include "nn/init.h"
-#include "ops/swiglu.h"
+#include "ops/activation.h"
 
 namespace switchyard {
 namespace {
@@ -9,26 +9,64 @@ namespace {
 constexpr Site kInput{"mlp.input", Purpose::kTensorParallel};
 constexpr Site kOutput{"mlp.output", Purpose::kTensorParallel};
 
+std::string up_name(const ModelConfig& model) {
+  return model.gated_mlp ? "gate_up" : "up";
+}
+
+// [2, ffn, ...] or [ffn, ...]
+std::vector<int64_t> up_shape(const ModelConfig& model, std::vector<int64_t> shape) {
+  if (model.gated_mlp) {
+    shape.insert(shape.begin(), 2);
+  }
+  return shape;
+}
+
+Placement cut_by_ffn(const ModelConfig& model, int64_t ffn) {
+  return Placement::sharded(model.gated_mlp ? 1 : 0, ffn);
+}
+
+std::vector<ParameterSpec> up_biases(const Scope& scope, const ModelConfig& model, int64_t ffn,
+                                     bool has_bias) {
+  if (!has_bias) {
+    return {};
+  }
+  return {{.name = scope.name(up_name(model) + "_bias"),
+           .shape = up_shape(model, {ffn}),
+           .init = Init::zeros(),
+           .has_weight_decay = false,
+           .tensor = cut_by_ffn(model, ffn)}};
+}
+
+std::optional<ParameterSpec> down_bias(const Scope& scope, const Config& config, bool has_bias) {
+  if (!has_bias) {
+    return std::nullopt;
+  }
+  return row_bias(scope.name("down_bias"), config.model.hidden_size,
+                  config.parallel.sequence_parallel);
+}
+
 }  // namespace
 
-Mlp::Mlp(const Scope& scope, const ModelConfig& model, int64_t ffn_hidden_size)
-    : gate_up_(scope,
-               {{.name = scope.name("gate_up"),
-                 .shape = {2, ffn_hidden_size, model.hidden_size},
-                 .init = Init::normal(model.init_std),
-                 .tensor = Placement::sharded(1, ffn_hidden_size)}},
-               model.hidden_size, kInput),
+Mlp::Mlp(const Scope& scope, const Config& config, int64_t ffn_hidden_size, bool has_bias)
+    : function_(config.model.mlp_function()),
+      up_(scope,
+          {{.name = scope.name(up_name(config.model)),
+            .shape = up_shape(config.model, {ffn_hidden_size, config.model.hidden_size}),
+            .init = Init::normal(config.model.init_std),
+            .tensor = cut_by_ffn(config.model, ffn_hidden_size)}},
+          config.model.hidden_size, kInput,
+          up_biases(scope, config.model, ffn_hidden_size, has_bias)),
       down_(scope,
             {.name = scope.name("down"),
-             .shape = {model.hidden_size, ffn_hidden_size},
-             .init = Init::normal(output_init_std(model)),
+             .shape = {config.model.hidden_size, ffn_hidden_size},
+             .init = Init::normal(output_init_std(config.model)),
              .tensor = Placement::sharded(1, ffn_hidden_size)},
-            kOutput) {}
+            kOutput, down_bias(scope, config, has_bias)) {}
 
 Placed Mlp::forward(const Placed& hidden) const {
-  const at::Tensor gate_up = gate_up_.forward(hidden);                  // [tokens, 2 x ffn/tp]
-  const at::Tensor activated = weighted_swiglu(gate_up, at::Tensor());  // [tokens, ffn/tp]
-  return down_.forward(activated, hidden.placement);
+  const at::Tensor up = up_.forward(hidden);  // [tokens, 2 x ffn/tp], or without a gate half of it
+  const at::Tensor activated = weighted_activation(up, at::Tensor(), function_);
+  return down_.forward(activated, hidden.placement);  // from [tokens, ffn/tp]
 }
 
 }  // namespace switchyard

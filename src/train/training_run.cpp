@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "checkpoint/agree.h"
 #include "config/manual.h"
+#include "config/moe_layers.h"
 #include "model/flops.h"
 #include "optim/schedule.h"
 #include "train/evaluate.h"
@@ -48,6 +49,17 @@ std::string describe_layout(const Config& config, int64_t world_size) {
   return fmt::format("world {}: tp {} ep {} etp {}{}", world_size, parallel.tensor_size,
                      parallel.expert_size, parallel.expert_tensor_size,
                      parallel.sequence_parallel ? " sequence parallel" : "");
+}
+
+std::vector<int64_t> numbers_of_moe_layers(const Config& config) {
+  std::vector<int64_t> numbers;
+  const std::vector<bool> layers = moe_layers(config);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i]) {
+      numbers.push_back(static_cast<int64_t>(i));
+    }
+  }
+  return numbers;
 }
 
 // The settings with what the tokenizer decides filled in, and checked again.
@@ -286,12 +298,12 @@ void TrainingRun::report(const StepOutcome& outcome, double learning_rate, doubl
   metrics.lr = learning_rate;
   metrics.grad_norm = outcome.grad_norm;
   metrics.tokens = outcome.num_tokens;
+  const std::vector<int64_t> layers = numbers_of_moe_layers(config_);
   for (size_t i = 0; i < outcome.tokens_per_expert.size(); ++i) {
     const at::Tensor& counts = outcome.tokens_per_expert[i];
     const auto* first = counts.const_data_ptr<int64_t>();
-    const int64_t layer = config_.moe.first_dense_layers + static_cast<int64_t>(i);
     metrics.expert_load.push_back(
-        ExpertLoad::from_counts(layer, std::vector<int64_t>(first, first + counts.numel())));
+        ExpertLoad::from_counts(layers[i], std::vector<int64_t>(first, first + counts.numel())));
   }
   if (evaluation) {
     metrics.eval_loss = Ratio{evaluation->loss_sum, evaluation->loss_weight};

@@ -506,6 +506,8 @@ TEST(Warnings, NameSequencesLongerThanTheModelIsMadeFor) {
                                   "the model is made for shorter sequences"});
   config.rope.type = RopeType::kDynamic;
   EXPECT_EQ(warned(config), Lines{});
+}
+
 TEST(Warnings, NameMoeSettingsThatAnotherOneSwitchesOff) {
   const auto warned_by = [](const auto& change) {
     Config config = good();

@@ -84,6 +84,7 @@ void run_layer(const Config& base, const Layout& layout, const MakeLayer& make_l
   run_ranks(layout.mesh(), [&](Groups& groups) {
     Parameters parameters(groups, Dtypes::fp64(), 9);
     const Layer layer = make_layer(Scope{parameters, "layer"}, config);
+    fill_zero_parameters(parameters);
     const Group& data = groups[GroupName::kDataContext];
     const ShardRange rows = shard_range(4, data.size(), data.rank());
     for (int64_t index = rows.begin; index < rows.end; ++index) {
@@ -140,10 +141,11 @@ MakeLayer attention_layer() {
 
 MakeLayer mlp_layer() {
   return [](const Scope& scope, const Config& config) {
-    return keep<Mlp>(std::make_shared<Mlp>(scope, config.model, config.model.ffn_hidden_size),
-                     [](const Mlp& layer, const Row&, const Placed& input) {
-                       return LayerResult{layer.forward(input), {}};
-                     });
+    return keep<Mlp>(
+        std::make_shared<Mlp>(scope, config, config.model.ffn_hidden_size, config.model.mlp_bias),
+        [](const Mlp& layer, const Row&, const Placed& input) {
+          return LayerResult{layer.forward(input), {}};
+        });
   };
 }
 
@@ -159,7 +161,7 @@ MakeLayer norm_layer() {
 
 MakeLayer moe_layer() {
   return [](const Scope& scope, const Config& config) {
-    return keep<MoeLayer>(std::make_shared<MoeLayer>(scope, config.model, config.moe),
+    return keep<MoeLayer>(std::make_shared<MoeLayer>(scope, config, config.moe),
                           [config](const MoeLayer& layer, const Row& row, const Placed& input) {
                             RoutingMemo memo;
                             const MoeOutput output =
@@ -205,14 +207,33 @@ const std::vector<LayerCase>& cases() {
     full_norm.attention.qkv_clip = 1.2;
     Config skewed = small_config();  // all tokens agree, so that most experts get none
     skewed.model.init_std = 1e-6;
+    Config biased = small_config();
+    biased.model.activation = Activation::kGeluTanh;
+    biased.model.gated_mlp = false;
+    biased.model.mlp_bias = true;
+    biased.moe.linear_bias = true;
+    biased.moe.router_bias = true;
+    biased.moe.shared_expert_gate = true;
+    Config biased_gathered = biased;
+    biased_gathered.model.gated_mlp = true;
+    biased_gathered.moe.dispatcher = DispatcherKind::kAllGather;
+    biased_gathered.moe.score_function = ScoreFunction::kSqrtSoftplus;
+    biased_gathered.moe.renormalize = true;
+    biased_gathered.moe.num_groups = 2;
+    biased_gathered.moe.top_k = 1;
+    biased_gathered.moe.group_score = GroupScore::kMax;
     return std::vector<LayerCase>{{"attention", attention_layer(), small_config()},
                                   {"attention_head_norm", attention_layer(), head_norm},
                                   {"attention_full_norm", attention_layer(), full_norm},
                                   {"mlp", mlp_layer(), small_config()},
+                                  {"mlp_biased", mlp_layer(), biased},
+                                  {"mlp_gated_biased", mlp_layer(), biased_gathered},
                                   {"norm", norm_layer(), small_config()},
                                   {"moe_alltoall", moe_layer(), small_config()},
                                   {"moe_allgather", moe_layer(), gathered},
                                   {"moe_skewed", moe_layer(), skewed},
+                                  {"moe_biased", moe_layer(), biased},
+                                  {"moe_gated_biased_groups", moe_layer(), biased_gathered},
                                   {"embedding", embedding_layer(), small_config()},
                                   {"cross_entropy", head_layer(), small_config()}};
   }();

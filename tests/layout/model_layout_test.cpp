@@ -136,6 +136,17 @@ const std::vector<Variant>& variants() {
     Config recomputed = small_config();
     recomputed.train.recompute = Recompute::kFull;
     recomputed.moe.pre_softmax = true;
+    Config biased = small_config();
+    biased.model.activation = Activation::kReluSquared;
+    biased.model.gated_mlp = false;
+    biased.model.mlp_bias = true;
+    biased.moe.layers = {"1"};
+    biased.moe.linear_bias = true;
+    biased.moe.router_bias = true;
+    biased.moe.shared_expert_gate = true;
+    biased.moe.score_function = ScoreFunction::kSqrtSoftplus;
+    biased.moe.renormalize = true;
+    biased.moe.num_groups = 2;
     Config full_norm = small_config();
     full_norm.attention.qk_norm = QkNormKind::kFull;
     full_norm.attention.qkv_bias = true;
@@ -155,7 +166,8 @@ const std::vector<Variant>& variants() {
     windowed.train.recompute = Recompute::kFull;
     return std::vector<Variant>{{"alltoall", alltoall},           {"allgather", allgather},
                                 {"sigmoid_bias_tied", sigmoid},   {"recompute", recomputed},
-                                {"full_norm_dynamic", full_norm}, {"head_norm_window", windowed}};
+                                {"full_norm_dynamic", full_norm}, {"head_norm_window", windowed},
+                                {"biased_groups", biased}};
   }();
   return all;
 }
@@ -199,7 +211,7 @@ bool notices_removal(const Config& config, const Layout& layout, const LogicalTe
 
 TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
   std::set<std::string> tried;
-  for (const size_t chosen : {size_t{0}, size_t{1}, size_t{2}, size_t{4}}) {
+  for (const size_t chosen : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}}) {
     const Variant& variant = variants()[chosen];
     LogicalTensors expected;
     run_model(variant.config, {.name = "one"}, expected);

@@ -193,8 +193,9 @@ TEST(Router, MovesTheBiasByTheSignOfTheLoadError) {
   config.expert_bias = true;
   config.bias_update_rate = 0.25;
   RouterCase c(config);
-  c.router.update_bias(at::tensor({10, 2, 6, 6, 6, 6}, at::kLong));  // mean 6
-  EXPECT_TRUE(at::equal(c.router.bias(), at::tensor({-0.25, 0.25, 0., 0., 0., 0.}, at::kDouble)));
+  c.router.update_expert_bias(at::tensor({10, 2, 6, 6, 6, 6}, at::kLong));  // mean 6
+  EXPECT_TRUE(
+      at::equal(c.router.expert_bias(), at::tensor({-0.25, 0.25, 0., 0., 0., 0.}, at::kDouble)));
 }
 
 TEST(Router, NamesItsInputWhenTheWidthIsWrong) {

@@ -1,6 +1,7 @@
 #include "support/small_model.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "base/random.h"
 
@@ -54,6 +55,22 @@ TokenBatch random_batch(const Config& config, const std::vector<int64_t>& length
     }
   }
   return batch;
+}
+
+void fill_zero_parameters(Parameters& parameters) {
+  const at::NoGradGuard no_grad;
+  for (const auto& storage : parameters.storages()) {
+    for (size_t i = 0; i < storage->pieces.size(); ++i) {
+      ParameterSpec spec = storage->pieces[i].spec();
+      if (spec.init.kind != Init::Kind::kZeros) {
+        continue;
+      }
+      spec.init = Init::normal(0.5);
+      at::Tensor piece = storage->piece(storage->master, i);
+      piece.copy_(Parameter(spec, parameters.groups()).initial_values(11, piece.scalar_type()));
+    }
+    storage->publish_master();
+  }
 }
 
 MeshShape Layout::mesh() const {

@@ -4,6 +4,7 @@
 
 #include "base/token_batch.h"
 #include "config/config.h"
+#include "nn/parameters.h"
 #include "parallel/launch.h"
 
 namespace switchyard {
@@ -16,6 +17,10 @@ Config small_config();
 // labels are ignored. The same for the same seed.
 TokenBatch random_batch(const Config& config, const std::vector<int64_t>& lengths, int64_t padding,
                         uint64_t seed);
+
+// Gives parameters that start as zeros (biases) values that show when one is dropped, the same in
+// every layout.
+void fill_zero_parameters(Parameters& parameters);
 
 // A layout to compare with one rank.
 struct Layout {
