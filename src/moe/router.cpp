@@ -16,7 +16,7 @@ RouteOptions route_options(const MoeConfig& config) {
           .renormalize = config.renormalize,
           .scaling_factor = config.scaling_factor,
           .num_groups = config.num_groups,
-          .group_top_k = config.group_top_k,
+          .group_top_k = config.has_groups() ? config.group_top_k : 1,
           .scores_per_group = config.has_groups() ? config.scores_per_group() : 1};
 }
 

@@ -46,7 +46,7 @@ TEST_F(ReaderTest, StoresValuesOfEveryKindWithTheirLines) {
 
 TEST_F(ReaderTest, ReportsEveryMistakeOfAFileWithItsLine) {
   const std::string wrong_word =
-      " is \"sigmiod\", allowed are softmax, sigmoid; did you mean sigmoid?";
+      " is \"sigmiod\", allowed are softmax, sigmoid, sqrtsoftplus; did you mean sigmoid?";
   const std::string no_advice = "; `switchyard config keys` lists all settings";
   EXPECT_EQ(mistakes_in("moe:\n"
                         "  num_expert: 8\n"

@@ -105,11 +105,11 @@ TEST(ReadValue, KnowsTheWordsOfAnEnumeration) {
   EXPECT_EQ(read_value(word("sigmoid"), kScoreFunctionWords, value), "");
   EXPECT_EQ(value, ScoreFunction::kSigmoid);
   EXPECT_EQ(read_value(word("relu"), kScoreFunctionWords, value),
-            "is \"relu\", allowed are softmax, sigmoid");
+            "is \"relu\", allowed are softmax, sigmoid, sqrtsoftplus");
   EXPECT_EQ(read_value(word("sigmiod"), kScoreFunctionWords, value),
-            "is \"sigmiod\", allowed are softmax, sigmoid; did you mean sigmoid?");
+            "is \"sigmiod\", allowed are softmax, sigmoid, sqrtsoftplus; did you mean sigmoid?");
   EXPECT_EQ(read_value(list({"sigmoid"}), kScoreFunctionWords, value),
-            "is [\"sigmoid\"], allowed are softmax, sigmoid");
+            "is [\"sigmoid\"], allowed are softmax, sigmoid, sqrtsoftplus");
 }
 
 TEST(PrintValue, KeepsEveryBitOfANumber) {
