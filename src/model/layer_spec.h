@@ -13,7 +13,7 @@ enum class FeedForward { kDense, kMoe };
 struct LayerSpec {
   FeedForward feed_forward = FeedForward::kDense;
   int64_t attention_window = 0;  // tokens that a token sees, itself included; 0: all before it
-  MoeConfig moe;  // of this layer; without a meaning in a dense one
+  MoeConfig moe;                 // of this layer; without a meaning in a dense one
 };
 
 // The layers of the model that the settings describe, first to last.
