@@ -276,6 +276,23 @@ std::string learning_rate_falls(const Config& config) {
                 config.optimizer.lr);
 }
 
+std::string warm_up_rises(const Config& config) {
+  return unless(config.optimizer.initial_lr <= config.optimizer.lr,
+                "optimizer.initial_lr ({}) must not exceed optimizer.lr ({})",
+                config.optimizer.initial_lr, config.optimizer.lr);
+}
+
+// A run given minutes learns its length later, and shortens the decay where it must.
+std::string decay_fits_the_run(const Config& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  return unless(optimizer.schedule != LrSchedule::kWsd || config.train.steps == 0 ||
+                    optimizer.decay_steps == 0 ||
+                    optimizer.decay_steps + optimizer.warmup_steps <= config.train.steps,
+                "optimizer.warmup_steps + optimizer.decay_steps ({} + {}) must not exceed "
+                "train.steps ({})",
+                optimizer.warmup_steps, optimizer.decay_steps, config.train.steps);
+}
+
 // --- Layout
 
 std::string no_pipeline_yet(const Config& config) {
@@ -452,7 +469,7 @@ std::vector<Idle> idle_settings(const Config& config) {
   const MoeConfig& moe = config.moe;
   const bool is_softmax = moe.score_function == ScoreFunction::kSoftmax;
   const bool is_dense = !has_experts(config);
-  const bool is_cosine = config.optimizer.schedule == LrSchedule::kCosine;
+  const OptimizerConfig& optimizer = config.optimizer;
   std::vector<Idle> idle = {
       {config.attention.window == 0, {"attention.window_layers"}, "attention.window is 0"},
       {is_dense,
@@ -488,7 +505,19 @@ std::vector<Idle> idle_settings(const Config& config) {
       {config.parallel.tensor_size == 1,
        {"parallel.sequence_parallel"},
        "parallel.tensor_size is 1"},
-      {!is_cosine, {"optimizer.min_lr"}, "optimizer.schedule is constant"},
+      {optimizer.schedule == LrSchedule::kConstant,
+       {"optimizer.min_lr"},
+       "optimizer.schedule is constant"},
+      {optimizer.schedule != LrSchedule::kWsd,
+       {"optimizer.decay_steps", "optimizer.decay_shape"},
+       "optimizer.schedule is not wsd"},
+      {optimizer.warmup_steps == 0, {"optimizer.initial_lr"}, "optimizer.warmup_steps is 0"},
+      {optimizer.weight_decay_schedule == WeightDecaySchedule::kConstant,
+       {"optimizer.final_weight_decay"},
+       "optimizer.weight_decay_schedule is constant"},
+      {config.data.documents == Documents::kPacked,
+       {"data.mask_end_of_document"},
+       "data.documents is packed: no document foretells the next"},
       {config.data.eval.empty(), {"train.eval_every", "train.eval_batches"}, "data.eval is empty"},
   };
   const std::vector<Idle> rope = idle_rope_settings(config);
@@ -581,6 +610,8 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       expert_ranks_share_experts(config),
       sequence_parallel_divides_tokens(config),
       learning_rate_falls(config),
+      warm_up_rises(config),
+      decay_fits_the_run(config),
   };
   if (use == ConfigUse::kTrain) {
     lines.push_back(router_gets_a_gradient(config));

@@ -294,11 +294,17 @@ struct MoeConfig {
   }
 };
 
+enum class Documents { kJoined, kPacked };
+constexpr std::array kDocumentsWords{Word{Documents::kJoined, "joined"},
+                                     Word{Documents::kPacked, "packed"}};
+
 struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> eval;
   std::string tokenizer = "bytes";
   int64_t sequence_length = 0;
+  Documents documents = Documents::kJoined;
+  bool mask_end_of_document = false;
 
   static constexpr auto fields() {
     return std::tuple{
@@ -310,6 +316,12 @@ struct DataConfig {
               "turns text into tokens; bytes: one token per byte"),
         field("sequence_length", &DataConfig::sequence_length, {1, 1 << 24},
               "tokens of one training sequence", Need::kRequiredToTrain),
+        field("documents", &DataConfig::documents, kDocumentsWords,
+              "joined: the documents of a sample are one text; packed: each is a sequence of its "
+              "own, whose positions start anew and which attends to itself only"),
+        field("mask_end_of_document", &DataConfig::mask_end_of_document,
+              "joined: no loss for the first token of a document, which the one before it cannot "
+              "foretell"),
     };
   }
 };
@@ -331,6 +343,7 @@ struct TrainConfig {
   Recompute recompute = Recompute::kNone;
   int64_t eval_every = 0;
   int64_t eval_batches = 0;
+  int64_t max_skipped_steps = 10;
   int64_t threads = 0;
   int64_t log_every = 10;
 
@@ -353,6 +366,10 @@ struct TrainConfig {
               "steps between evaluations; 0: only at the end"),
         field("eval_batches", &TrainConfig::eval_batches, {0, kNoLimit},
               "global batches per evaluation; 0 for all of data.eval"),
+        field(
+            "max_skipped_steps", &TrainConfig::max_skipped_steps, {1, kNoLimit},
+            "steps in a row with a loss or gradient that is not finite after which the run stops; "
+            "until then such a step changes nothing"),
         field("threads", &TrainConfig::threads, {0, 4096},
               "threads per rank; 0 for all cores of the machine"),
         field("log_every", &TrainConfig::log_every, {1, kNoLimit}, "steps between progress lines"),
@@ -360,19 +377,36 @@ struct TrainConfig {
   }
 };
 
-enum class LrSchedule { kConstant, kCosine };
-constexpr std::array kLrScheduleWords{Word{LrSchedule::kConstant, "constant"},
-                                      Word{LrSchedule::kCosine, "cosine"}};
+enum class LrSchedule { kConstant, kLinear, kCosine, kInverseSqrt, kWsd };
+constexpr std::array kLrScheduleWords{
+    Word{LrSchedule::kConstant, "constant"}, Word{LrSchedule::kLinear, "linear"},
+    Word{LrSchedule::kCosine, "cosine"}, Word{LrSchedule::kInverseSqrt, "inverse_sqrt"},
+    Word{LrSchedule::kWsd, "wsd"}};
+
+enum class DecayShape { kLinear, kCosine, kExponential, kMinusSqrt };
+constexpr std::array kDecayShapeWords{
+    Word{DecayShape::kLinear, "linear"}, Word{DecayShape::kCosine, "cosine"},
+    Word{DecayShape::kExponential, "exponential"}, Word{DecayShape::kMinusSqrt, "minus_sqrt"}};
+
+enum class WeightDecaySchedule { kConstant, kLinear, kCosine };
+constexpr std::array kWeightDecayScheduleWords{Word{WeightDecaySchedule::kConstant, "constant"},
+                                               Word{WeightDecaySchedule::kLinear, "linear"},
+                                               Word{WeightDecaySchedule::kCosine, "cosine"}};
 
 struct OptimizerConfig {
   double lr = 0.0;
   double min_lr = 0.0;
+  double initial_lr = 0.0;
   int64_t warmup_steps = 0;
   LrSchedule schedule = LrSchedule::kCosine;
+  int64_t decay_steps = 0;
+  DecayShape decay_shape = DecayShape::kMinusSqrt;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;
+  WeightDecaySchedule weight_decay_schedule = WeightDecaySchedule::kConstant;
+  double final_weight_decay = 0.1;
   double clip_grad_norm = 1.0;
 
   static constexpr auto fields() {
@@ -381,10 +415,18 @@ struct OptimizerConfig {
               Need::kRequiredToTrain),
         field("min_lr", &OptimizerConfig::min_lr, {0.0, 100.0},
               "learning rate at the end of the schedule"),
+        field("initial_lr", &OptimizerConfig::initial_lr, {0.0, 100.0},
+              "learning rate that the warm-up rises from"),
         field("warmup_steps", &OptimizerConfig::warmup_steps, {0, kNoLimit},
               "steps over which the learning rate rises linearly to lr"),
         field("schedule", &OptimizerConfig::schedule, kLrScheduleWords,
-              "course of the learning rate after the warm-up"),
+              "course of the learning rate after the warm-up; wsd: stays, then falls at the end of "
+              "the run"),
+        field("decay_steps", &OptimizerConfig::decay_steps, {0, kNoLimit},
+              "wsd: steps over which the learning rate falls, the last ones of the run; 0 for a "
+              "tenth of it"),
+        field("decay_shape", &OptimizerConfig::decay_shape, kDecayShapeWords,
+              "wsd: course of the learning rate while it falls"),
         field("beta1", &OptimizerConfig::beta1, {0.0, 0.999999999},
               "decay of the first moment of AdamW"),
         field("beta2", &OptimizerConfig::beta2, {0.0, 0.999999999},
@@ -393,6 +435,11 @@ struct OptimizerConfig {
               "added to the root of the second moment of AdamW"),
         field("weight_decay", &OptimizerConfig::weight_decay, {0.0, 100.0},
               "decoupled weight decay, multiplied by the learning rate"),
+        field("weight_decay_schedule", &OptimizerConfig::weight_decay_schedule,
+              kWeightDecayScheduleWords,
+              "course of the weight decay over the run, from weight_decay to final_weight_decay"),
+        field("final_weight_decay", &OptimizerConfig::final_weight_decay, {0.0, 100.0},
+              "weight decay at the end of the run, where its schedule is not constant"),
         field("clip_grad_norm", &OptimizerConfig::clip_grad_norm, {0.0, 1e12},
               "largest norm of the whole gradient; 0 turns clipping off"),
     };

@@ -116,6 +116,10 @@ const std::map<std::string, std::string, std::less<>>& foreign_names() {
       {"tokenizer_model", "data.tokenizer"},
       {"seq_length", "data.sequence_length"},
       {"seq_len", "data.sequence_length"},
+      {"inter_document_masking", "data.documents"},
+      {"reset_attention_mask", "data.documents"},
+      {"reset_position_ids", "data.documents"},
+      {"eod_mask_loss", "data.mask_end_of_document"},
 
       {"train_iters", "train.steps"},
       {"max_steps", "train.steps"},
@@ -133,7 +137,12 @@ const std::map<std::string, std::string, std::less<>>& foreign_names() {
 
       {"learning_rate", "optimizer.lr"},
       {"lr_warmup_iters", "optimizer.warmup_steps"},
+      {"lr_warmup_init", "optimizer.initial_lr"},
       {"lr_decay_style", "optimizer.schedule"},
+      {"lr_wsd_decay_iters", "optimizer.decay_steps"},
+      {"lr_wsd_decay_style", "optimizer.decay_shape"},
+      {"weight_decay_incr_style", "optimizer.weight_decay_schedule"},
+      {"end_weight_decay", "optimizer.final_weight_decay"},
       {"lr_scheduler_type", "optimizer.schedule"},
       {"adam_beta1", "optimizer.beta1"},
       {"adam_beta2", "optimizer.beta2"},

@@ -20,7 +20,7 @@ AdamW::AdamW(Parameters& parameters, const OptimizerConfig& settings)
   }
 }
 
-void AdamW::step(double lr, double gradient_scale) {
+void AdamW::step(double lr, double gradient_scale, std::optional<double> weight_decay) {
   const at::NoGradGuard no_grad;
   ++num_steps_;
   AdamwOptions options;
@@ -36,7 +36,7 @@ void AdamW::step(double lr, double gradient_scale) {
     const AdamWMoments& moments = moments_[i];
     for (const auto& run : piece_runs(
              storage, [](const Parameter& piece) { return piece.spec().has_weight_decay; })) {
-      options.weight_decay = run.property ? settings_.weight_decay : 0;
+      options.weight_decay = run.property ? weight_decay.value_or(settings_.weight_decay) : 0;
       adamw_step({run.of(storage.master), run.of(storage.gradient), run.of(moments.first),
                   run.of(moments.second), has_copy ? run.of(storage.leaf) : at::Tensor()},
                  options);

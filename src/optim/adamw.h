@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -25,14 +26,15 @@ class AdamW {
   // decay. Moments start at zero. `parameters` must be complete and outlive the optimizer.
   AdamW(Parameters& parameters, const OptimizerConfig& settings);
 
-  // One step on reduced gradients, of which none may be undefined; writes the leaves as well. Not
-  // collective: replicas compute the same. Deterministic, whatever the number of threads.
-  void step(double lr, double gradient_scale);
+  // One step on reduced gradients, of which none may be undefined; writes the leaves as well.
+  // `weight_decay` takes the place of the settings' where it is given. Not collective: replicas
+  // compute the same. Deterministic, whatever the number of threads.
+  void step(double lr, double gradient_scale, std::optional<double> weight_decay = std::nullopt);
 
   // What a checkpoint holds beside the weights: moments[i] belongs to parameters.storages()[i].
   // Tensors may be written in place.
   const std::vector<AdamWMoments>& moments() const { return moments_; }
-  int64_t num_steps() const { return num_steps_; }
+  int64_t num_steps() const { return num_steps_; }  // those made; skipped ones do not count
   void set_num_steps(int64_t num_steps) { num_steps_ = num_steps; }
 
  private:

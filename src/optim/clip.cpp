@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <ATen/ATen.h>
 
@@ -27,8 +28,8 @@ Replica replica_of(const Parameter& piece) {
 
 }  // namespace
 
-double gradient_norm(const Parameters& parameters) {
-  double sum = 0;
+double gradient_norm(const Parameters& parameters, bool is_loss_finite) {
+  double sum = is_loss_finite ? 0 : std::numeric_limits<double>::quiet_NaN();
   for (const auto& storage : parameters.storages()) {
     for (const auto& run : piece_runs(*storage, replica_of)) {
       const at::Tensor gradient = run.of(storage->gradient);
@@ -49,17 +50,6 @@ double clip_coefficient(double norm, double max_norm) {
                        norm);
   constexpr double kEpsilon = 1e-6;
   return max_norm > 0 ? std::min(1.0, max_norm / (norm + kEpsilon)) : 1.0;
-}
-
-std::optional<std::string> first_non_finite_gradient(const Parameters& parameters) {
-  for (const auto& storage : parameters.storages()) {
-    for (size_t i = 0; i < storage->pieces.size(); ++i) {
-      if (!std::isfinite(sum_of_squares(storage->piece(storage->gradient, i)))) {
-        return storage->pieces[i].name();
-      }
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace switchyard

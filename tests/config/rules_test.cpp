@@ -255,6 +255,33 @@ TEST(Rules, TheLearningRateFalls) {
             Lines{"optimizer.min_lr (0.01) must not exceed optimizer.lr (0.001)"});
 }
 
+TEST(Rules, TheWarmUpRises) {
+  EXPECT_EQ(broken_by([](Config& c) { c.optimizer.initial_lr = 0.01; }),
+            Lines{"optimizer.initial_lr (0.01) must not exceed optimizer.lr (0.001)"});
+}
+
+TEST(Rules, TheDecayFitsTheRun) {
+  const auto change = [](Config& c) {
+    c.optimizer.schedule = LrSchedule::kWsd;
+    c.optimizer.warmup_steps = 15;
+    c.optimizer.decay_steps = 6;
+  };
+  EXPECT_EQ(broken_by(change),
+            Lines{"optimizer.warmup_steps + optimizer.decay_steps (15 + 6) must not exceed "
+                  "train.steps (20)"});
+  EXPECT_EQ(broken_by([&](Config& c) {
+              change(c);
+              c.train.steps = 21;
+            }),
+            Lines{});
+  EXPECT_EQ(broken_by([&](Config& c) {  // shortened, once the number of steps is known
+              change(c);
+              c.train.steps = 0;
+              c.train.minutes = 1;
+            }),
+            Lines{});
+}
+
 TEST(Rules, RefuseWhatIsNotBuiltYet) {
   EXPECT_EQ(broken_by([](Config& c) { c.parallel.pipeline_size = 2; }),
             Lines{"parallel.pipeline_size (2) must be 1: pipeline parallelism is not built yet"});
@@ -455,6 +482,21 @@ TEST(Warnings, NameSettingsThatAnotherOneSwitchesOff) {
             }),
             Lines{"optimizer.min_lr (0.0001) has no effect: optimizer.schedule is constant "
                   "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.optimizer.decay_steps = 5; }),
+            Lines{"optimizer.decay_steps (5) has no effect: optimizer.schedule is not wsd "
+                  "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.optimizer.initial_lr = 1e-4; }),
+            Lines{"optimizer.initial_lr (0.0001) has no effect: optimizer.warmup_steps is 0 "
+                  "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.optimizer.final_weight_decay = 0.2; }),
+            Lines{"optimizer.final_weight_decay (0.2) has no effect: "
+                  "optimizer.weight_decay_schedule is constant [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.data.documents = Documents::kPacked;
+              c.data.mask_end_of_document = true;
+            }),
+            Lines{"data.mask_end_of_document (true) has no effect: data.documents is packed: no "
+                  "document foretells the next [run.yaml:1]"});
   EXPECT_EQ(warned_by([](Config& c) { c.train.eval_every = 5; }),
             Lines{"train.eval_every (5) has no effect: data.eval is empty [run.yaml:1]"});
 }
