@@ -26,7 +26,10 @@ ExitCode evaluate_model(const Options& options) {
       options.sequence_length > 0 ? options.sequence_length : loaded.config.data.sequence_length;
   check<ConfigError>(sequence_length > 0,
                      "the checkpoint does not say data.sequence_length: give --sequence-length");
-  const EvaluationData data(options.prefixes, *loaded.tokenizer, sequence_length);
+  const EvaluationData data("--data", options.prefixes, *loaded.tokenizer, sequence_length,
+                            {.documents = document_options(loaded.config.data),
+                             .vocab_size = loaded.config.model.vocab_size,
+                             .is_tokenizer_stated = true});
   const EvalOutcome outcome = evaluate(*loaded.model, data, options.batch_size, 0, *groups);
   const double loss = outcome.loss_sum / outcome.loss_weight;
   fmt::print("loss        {:.6f} nats per token\n", loss);

@@ -9,16 +9,16 @@
 
 namespace switchyard {
 
-EvaluationData::EvaluationData(const std::vector<std::string>& prefixes, const Tokenizer& tokenizer,
-                               int64_t sequence_length)
-    : sequence_length_(sequence_length), first_sequence_{0} {
-  for (const WeightedPrefix& entry : parse_weighted_prefixes("data.eval", prefixes)) {
+EvaluationData::EvaluationData(const std::string& source, const std::vector<std::string>& prefixes,
+                               const Tokenizer& tokenizer, int64_t sequence_length,
+                               const DatasetOptions& options)
+    : sequence_length_(sequence_length), first_sequence_{0}, documents_(options.documents) {
+  for (const WeightedPrefix& entry : parse_weighted_prefixes(source, prefixes)) {
     check<ConfigError>(!entry.weight,
-                       "data.eval: {} has a weight, which means nothing here: evaluation takes "
-                       "every token once; leave the weight out",
-                       entry.prefix);
-    sets_.emplace_back(entry.prefix);
-    sets_.back().check_tokenizer(tokenizer);
+                       "{}: {} has a weight, which means nothing here: evaluation takes every "
+                       "token once; leave the weight out",
+                       source, entry.prefix);
+    sets_.push_back(open_dataset(entry.prefix, tokenizer, options));
     const int64_t num_labels = sets_.back().num_tokens() - 1;
     check<FileError>(num_labels >= 1,
                      "{} holds {} tokens, evaluation needs at least 2 (a token and the one that "
@@ -43,8 +43,6 @@ TokenBatch EvaluationData::batch(int64_t first, int64_t count) const {
   batch.tokens = at::zeros({row}, at::kLong);
   batch.labels = at::full({row}, -100, at::kLong);
   batch.weights = at::zeros({row}, at::kFloat);
-  auto* tokens = batch.tokens.mutable_data_ptr<int64_t>();
-  auto* labels = batch.labels.mutable_data_ptr<int64_t>();
   std::vector<int64_t> lengths;
   int64_t filled = 0;
   for (int64_t i = first; i < std::min(first + count, num_sequences()); ++i) {
@@ -52,14 +50,13 @@ TokenBatch EvaluationData::batch(int64_t first, int64_t count) const {
     const IndexedDataset& set = sets_[static_cast<size_t>(after - first_sequence_.begin() - 1)];
     const int64_t start = (i - *(after - 1)) * sequence_length_;
     const int64_t length = std::min(sequence_length_, set.num_tokens() - 1 - start);
-    std::vector<int64_t> window(static_cast<size_t>(length) + 1);
-    set.read(start, window);
-    std::copy_n(window.begin(), length, tokens + filled);
-    std::copy_n(window.begin() + 1, length, labels + filled);
-    lengths.push_back(length);
+    read_window(set, start, length, documents_,
+                {batch.tokens.mutable_data_ptr<int64_t>() + filled,
+                 batch.labels.mutable_data_ptr<int64_t>() + filled,
+                 batch.weights.mutable_data_ptr<float>() + filled},
+                lengths);
     filled += length;
   }
-  batch.weights.narrow(0, 0, filled).fill_(1);
   batch.table = SequenceTable::from_lengths(lengths, row);
   return batch;
 }

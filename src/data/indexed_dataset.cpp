@@ -154,6 +154,7 @@ void IndexedDataset::read_sidecar() {
   check<FileError>(crc == sidecar_->idx_crc32c,
                    "{} has checksum {:08x}, {} states {:08x}: one of them was altered; {}",
                    idx_.path(), crc, path, sidecar_->idx_crc32c, kAdvice);
+  vocab_size_ = sidecar_->vocab_size;
 }
 
 int64_t IndexedDataset::document_start(int64_t document) const {
@@ -164,18 +165,39 @@ int64_t IndexedDataset::document_start(int64_t document) const {
              : load<int64_t>(idx_.bytes(), layout.pointer_offset(sequence)) / bytes_of(type_);
 }
 
+int64_t IndexedDataset::document_of(int64_t token) const {
+  // The last document that begins at or before the token: documents before it may be empty.
+  int64_t low = 0;
+  int64_t high = num_documents_ - 1;
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    if (document_start(middle) <= token) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
 void IndexedDataset::read(int64_t first, std::span<int64_t> tokens) const {
   check<FileError>(first >= 0 && first + std::ssize(tokens) <= num_tokens_,
                    "{} has {} tokens, {} to {} were asked for", bin_.path(), num_tokens_, first,
                    first + std::ssize(tokens) - 1);
   widen(type_, bin_.bytes().data() + first * bytes_of(type_), tokens);
-  const int64_t limit = sidecar_ ? sidecar_->vocab_size : std::numeric_limits<int64_t>::max();
-  const auto bad =
-      std::find_if(tokens.begin(), tokens.end(), [=](int64_t id) { return id < 0 || id >= limit; });
-  check<FileError>(bad == tokens.end(),
+  const auto bad = std::find_if(tokens.begin(), tokens.end(),
+                                [this](int64_t id) { return id < 0 || id >= vocab_size_; });
+  if (bad == tokens.end()) {
+    return;
+  }
+  const int64_t position = first + (bad - tokens.begin());
+  check<FileError>(!sidecar_,
                    "{}: token {} is {}, outside the vocabulary of {}: the file was altered; {}",
-                   bin_.path(), first + (bad - tokens.begin()), bad == tokens.end() ? 0 : *bad,
-                   limit, kAdvice);
+                   bin_.path(), position, *bad, vocab_size_, kAdvice);
+  throw FileError(fmt::format(
+      "{}: token {} is {}, outside the vocabulary of {}: the data, which have no {}.json, were "
+      "made with another tokenizer; state it as data.tokenizer",
+      bin_.path(), position, *bad, vocab_size_, prefix_));
 }
 
 void IndexedDataset::verify_checksum() const {
@@ -188,16 +210,29 @@ void IndexedDataset::verify_checksum() const {
                    bin_.path(), crc, prefix_, sidecar_->bin_crc32c, kAdvice);
 }
 
-void IndexedDataset::check_tokenizer(const Tokenizer& tokenizer) const {
-  check<FileError>(sidecar_.has_value(),
-                   "{}.json is missing, which names the tokenizer of the data; {}", prefix_,
-                   kAdvice);
+std::optional<std::string> IndexedDataset::check_tokenizer(const Tokenizer& tokenizer,
+                                                           int64_t vocab_size, bool is_stated) {
+  if (!sidecar_) {
+    check<FileError>(is_stated,
+                     "{}.json is missing, which names the tokenizer of the data; state it as "
+                     "data.tokenizer, or {}",
+                     prefix_, kAdvice);
+    vocab_size_ = vocab_size;
+    constexpr int64_t kToTry = 1 << 16;
+    std::vector<int64_t> head(static_cast<size_t>(std::min(num_tokens_, kToTry)));
+    read(0, head);
+    return fmt::format(
+        "{} has no {}.json that names its tokenizer: taken to be {}, each id checked against its "
+        "{} when it is read",
+        bin_.path(), prefix_, tokenizer.name(), vocab_size_);
+  }
   check<ConfigError>(
       sidecar_->tokenizer_hash == tokenizer.fingerprint(),
       "data.tokenizer is \"{}\" ({:016x}), but {} was made with \"{}\" ({:016x}): set "
       "data.tokenizer to the one of the data, or tokenize again",
       tokenizer.name(), tokenizer.fingerprint(), prefix_, sidecar_->tokenizer,
       sidecar_->tokenizer_hash);
+  return std::nullopt;
 }
 
 }  // namespace switchyard

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,8 @@ class IndexedDataset {
 
   // Tokens before document `document`, 0 to num_documents(): the documents in order are one stream.
   int64_t document_start(int64_t document) const;
+  // The document that holds token `token` of the stream, 0 to num_tokens() - 1.
+  int64_t document_of(int64_t token) const;
 
   // Copies the tokens from `first` of the stream on. Throws FileError when one is negative or
   // outside the vocabulary that the sidecar states.
@@ -46,8 +49,12 @@ class IndexedDataset {
   // Reads all of .bin. Throws FileError when its checksum is not the sidecar's, or there is none.
   void verify_checksum() const;
 
-  // Throws unless `tokenizer` made the data: FileError without a sidecar, ConfigError for another.
-  void check_tokenizer(const Tokenizer& tokenizer) const;
+  // Makes sure that ids mean what `tokenizer` says. Throws ConfigError when the sidecar names
+  // another. Data without a sidecar are taken to be of it when `is_stated`, that is when the user
+  // named it: returns a line to say so, and ids of `vocab_size` or more are errors when they are
+  // read, the first of them now. When not stated, throws FileError.
+  std::optional<std::string> check_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size,
+                                             bool is_stated);
 
  private:
   void read_header();
@@ -63,6 +70,7 @@ class IndexedDataset {
   int64_t num_sequences_ = 0;
   int64_t num_documents_ = 0;
   int64_t num_tokens_ = 0;
+  int64_t vocab_size_ = std::numeric_limits<int64_t>::max();  // ids are below it
 };
 
 }  // namespace switchyard

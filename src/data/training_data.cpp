@@ -12,11 +12,10 @@ namespace switchyard {
 namespace {
 
 std::vector<IndexedDataset> open_all(const std::vector<WeightedPrefix>& entries,
-                                     const Tokenizer& tokenizer) {
+                                     const Tokenizer& tokenizer, const DatasetOptions& options) {
   std::vector<IndexedDataset> sets;
   for (const WeightedPrefix& entry : entries) {
-    sets.emplace_back(entry.prefix);
-    sets.back().check_tokenizer(tokenizer);
+    sets.push_back(open_dataset(entry.prefix, tokenizer, options));
   }
   return sets;
 }
@@ -50,18 +49,18 @@ std::vector<int64_t> shares_of(const std::vector<WeightedPrefix>& entries,
 }  // namespace
 
 TrainingData::TrainingData(const std::vector<std::string>& entries, const Tokenizer& tokenizer,
-                           int64_t sequence_length, uint64_t seed)
-    : TrainingData(parse_weighted_prefixes("data.train", entries), tokenizer, sequence_length,
-                   seed) {}
+                           int64_t sequence_length, uint64_t seed, const DatasetOptions& options)
+    : TrainingData(parse_weighted_prefixes("data.train", entries), tokenizer, sequence_length, seed,
+                   options) {}
 
 TrainingData::TrainingData(const std::vector<WeightedPrefix>& entries, const Tokenizer& tokenizer,
-                           int64_t sequence_length, uint64_t seed)
+                           int64_t sequence_length, uint64_t seed, const DatasetOptions& options)
     : sequence_length_(sequence_length),
       seed_(seed),
-      sets_(open_all(entries, tokenizer)),
+      sets_(open_all(entries, tokenizer, options)),
       num_samples_(count_samples(sets_, sequence_length)),
       order_(shares_of(entries, num_samples_)),
-      window_(static_cast<size_t>(sequence_length) + 1) {}
+      documents_(options.documents) {}
 
 int64_t TrainingData::num_samples() const {
   return std::accumulate(num_samples_.begin(), num_samples_.end(), int64_t{0});
@@ -76,32 +75,23 @@ SamplePlace TrainingData::place(int64_t position) {
   return {draw.set, epoch, shuffle.at(draw.count % size)};
 }
 
-void TrainingData::fill(const SamplePlace& place, int64_t* tokens, int64_t* labels) {
-  set(place.set).read(place.sample * sequence_length_, window_);
-  std::copy_n(window_.begin(), sequence_length_, tokens);
-  std::copy_n(window_.begin() + 1, sequence_length_, labels);
-}
-
-Sample TrainingData::sample(int64_t position) {
-  Sample sample{at::empty({sequence_length_}, at::kLong), at::empty({sequence_length_}, at::kLong)};
-  fill(place(position), sample.tokens.mutable_data_ptr<int64_t>(),
-       sample.labels.mutable_data_ptr<int64_t>());
-  return sample;
-}
-
 TokenBatch TrainingData::batch(int64_t first_sample, int64_t count) {
   const int64_t num_tokens = count * sequence_length_;
   TokenBatch batch;
   batch.tokens = at::empty({num_tokens}, at::kLong);
   batch.labels = at::empty({num_tokens}, at::kLong);
-  batch.weights = at::ones({num_tokens}, at::kFloat);
-  batch.table = SequenceTable::from_lengths(
-      std::vector<int64_t>(static_cast<size_t>(count), sequence_length_));
-  auto* tokens = batch.tokens.mutable_data_ptr<int64_t>();
-  auto* labels = batch.labels.mutable_data_ptr<int64_t>();
+  batch.weights = at::empty({num_tokens}, at::kFloat);
+  std::vector<int64_t> lengths;
   for (int64_t i = 0; i < count; ++i) {
-    fill(place(first_sample + i), tokens + i * sequence_length_, labels + i * sequence_length_);
+    const SamplePlace from = place(first_sample + i);
+    const int64_t offset = i * sequence_length_;
+    read_window(set(from.set), from.sample * sequence_length_, sequence_length_, documents_,
+                {batch.tokens.mutable_data_ptr<int64_t>() + offset,
+                 batch.labels.mutable_data_ptr<int64_t>() + offset,
+                 batch.weights.mutable_data_ptr<float>() + offset},
+                lengths);
   }
+  batch.table = SequenceTable::from_lengths(lengths, num_tokens);
   return batch;
 }
 

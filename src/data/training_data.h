@@ -7,15 +7,11 @@
 #include "base/token_batch.h"
 #include "data/blend_order.h"
 #include "data/indexed_dataset.h"
+#include "data/sample_window.h"
 #include "data/tokenizer.h"
 #include "data/weighted_prefix.h"
 
 namespace switchyard {
-
-struct Sample {
-  at::Tensor tokens;  // [sequence] int64
-  at::Tensor labels;  // [sequence] int64, the token that follows each
-};
 
 // Where in the data a position of training lies.
 struct SamplePlace {
@@ -38,14 +34,13 @@ class TrainingData {
   // cannot be, and FileError, naming the prefix, for files that are damaged, were made by another
   // tokenizer, or hold less than one sample.
   TrainingData(const std::vector<std::string>& entries, const Tokenizer& tokenizer,
-               int64_t sequence_length, uint64_t seed);
+               int64_t sequence_length, uint64_t seed, const DatasetOptions& options = {});
 
   // Samples first_sample to first_sample + count - 1, joined in one row of count x sequence_length
   // tokens: the slice of a global batch that a data-parallel rank takes. Each is one sequence of
-  // the table, and every label counts. Not for several threads at once.
+  // the table, or one per document where these are packed. Not for several threads at once.
   TokenBatch batch(int64_t first_sample, int64_t count);
 
-  Sample sample(int64_t position);
   SamplePlace place(int64_t position);
 
   int64_t sequence_length() const { return sequence_length_; }
@@ -56,15 +51,14 @@ class TrainingData {
 
  private:
   TrainingData(const std::vector<WeightedPrefix>& entries, const Tokenizer& tokenizer,
-               int64_t sequence_length, uint64_t seed);
-  void fill(const SamplePlace& place, int64_t* tokens, int64_t* labels);
+               int64_t sequence_length, uint64_t seed, const DatasetOptions& options);
 
   int64_t sequence_length_;
   uint64_t seed_;
   std::vector<IndexedDataset> sets_;
   std::vector<int64_t> num_samples_;  // [sets]
   BlendOrder order_;
-  std::vector<int64_t> window_;  // [sequence + 1], a sample and the label of its last token
+  DocumentOptions documents_;
 };
 
 }  // namespace switchyard

@@ -51,7 +51,7 @@ TEST(EvaluationData, TakesEveryTokenOnceInOrderForAnyLengthAndCut) {
       expected.push_back({i, i + 1});
     }
     for (const int64_t length : {1, 3, 5, 9, 10, 100}) {
-      const EvaluationData data({prefix}, ByteTokenizer(), length);
+      const EvaluationData data("data.eval", {prefix}, ByteTokenizer(), length);
       EXPECT_EQ(data.num_labels(), num_tokens - 1);
       for (const int64_t count : {1, 2, 7}) {
         EXPECT_EQ(all_pairs(data, count), expected) << num_tokens << " " << length << " " << count;
@@ -63,6 +63,7 @@ TEST(EvaluationData, TakesEveryTokenOnceInOrderForAnyLengthAndCut) {
 TEST(EvaluationData, EndsEachSetWithAShorterSequence) {
   const std::string folder = fresh_folder();
   const EvaluationData data(
+      "data.eval",
       {write_counting_dataset(folder + "a", 8), write_counting_dataset(folder + "b", 5, 100)},
       ByteTokenizer(), 5);
   EXPECT_EQ(data.num_sequences(), 3);
@@ -84,7 +85,8 @@ TEST(EvaluationData, EndsEachSetWithAShorterSequence) {
 }
 
 TEST(EvaluationData, GivesARankPastTheEndABatchWithoutSequences) {
-  const EvaluationData data({write_counting_dataset(fresh_folder() + "a", 8)}, ByteTokenizer(), 5);
+  const EvaluationData data("data.eval", {write_counting_dataset(fresh_folder() + "a", 8)},
+                            ByteTokenizer(), 5);
   const TokenBatch batch = data.batch(2, 3);
   EXPECT_EQ(batch.table.num_sequences(), 0);
   EXPECT_EQ(batch.tokens.numel(), 15);
@@ -94,15 +96,16 @@ TEST(EvaluationData, GivesARankPastTheEndABatchWithoutSequences) {
 TEST(EvaluationData, SaysWhatIsWrong) {
   const std::string folder = fresh_folder();
   const std::string prefix = write_counting_dataset(folder + "a", 1);
-  EXPECT_EQ(error_of<FileError>([&] { EvaluationData({prefix}, ByteTokenizer(), 5); }),
+  EXPECT_EQ(error_of<FileError>([&] { EvaluationData("data.eval", {prefix}, ByteTokenizer(), 5); }),
             prefix +
                 " holds 1 tokens, evaluation needs at least 2 (a token and the one that "
                 "follows it); add text");
-  EXPECT_EQ(error_of<ConfigError>([&] { EvaluationData({"0.5:" + prefix}, ByteTokenizer(), 5); }),
+  EXPECT_EQ(error_of<ConfigError>(
+                [&] { EvaluationData("data.eval", {"0.5:" + prefix}, ByteTokenizer(), 5); }),
             "data.eval: " + prefix +
                 " has a weight, which means nothing here: evaluation takes "
                 "every token once; leave the weight out");
-  EXPECT_EQ(error_of<ConfigError>([&] { EvaluationData({}, ByteTokenizer(), 5); }),
+  EXPECT_EQ(error_of<ConfigError>([&] { EvaluationData("data.eval", {}, ByteTokenizer(), 5); }),
             "data.eval is empty, expected the prefix of a tokenized data set");
 }
 

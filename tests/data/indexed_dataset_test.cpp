@@ -281,15 +281,42 @@ class OtherTokenizer : public ByteTokenizer {
 
 TEST(IndexedDataset, KnowsWhichTokenizerMadeIt) {
   const std::string prefix = write_dataset(fresh_folder() + "set", {{1, 2, 256}});
-  const IndexedDataset set(prefix);
-  set.check_tokenizer(ByteTokenizer());
-  EXPECT_EQ(error_of<ConfigError>([&] { set.check_tokenizer(OtherTokenizer()); }),
+  IndexedDataset set(prefix);
+  EXPECT_EQ(set.check_tokenizer(ByteTokenizer(), 257, false), std::nullopt);
+  EXPECT_EQ(error_of<ConfigError>([&] { set.check_tokenizer(OtherTokenizer(), 257, true); }),
             "data.tokenizer is \"other\" (0000000000000001), but " + prefix +
                 " was made with \"bytes\" (50fef12e046d7d5e): set data.tokenizer to the one of the "
                 "data, or tokenize again");
+}
+
+// As made by Megatron: allowed when the user says which tokenizer it is, and every id that is read
+// must fit.
+TEST(IndexedDataset, TakesDataWithoutASidecarWhenItsTokenizerIsStated) {
+  const std::string prefix = write_dataset(fresh_folder() + "set", {{1, 2, 256}});
   std::filesystem::remove(prefix + ".json");
-  EXPECT_EQ(error_of<FileError>([&] { IndexedDataset(prefix).check_tokenizer(ByteTokenizer()); }),
-            prefix + ".json is missing, which names the tokenizer of the data" + kAdvice);
+  IndexedDataset set(prefix);
+  EXPECT_EQ(error_of<FileError>([&] { set.check_tokenizer(ByteTokenizer(), 257, false); }),
+            prefix +
+                ".json is missing, which names the tokenizer of the data; state it as "
+                "data.tokenizer, or write the data set again with `switchyard tokenize`");
+  EXPECT_EQ(
+      set.check_tokenizer(ByteTokenizer(), 257, true),
+      prefix + ".bin has no " + prefix +
+          ".json that names its tokenizer: taken to be bytes, each id checked against its 257 "
+          "when it is read");
+  EXPECT_EQ(error_of<FileError>([&] { set.check_tokenizer(ByteTokenizer(), 256, true); }),
+            prefix +
+                ".bin: token 2 is 256, outside the vocabulary of 256: the data, which have no " +
+                prefix + ".json, were made with another tokenizer; state it as data.tokenizer");
+}
+
+TEST(IndexedDataset, FindsTheDocumentOfAToken) {
+  const IndexedDataset set(write_dataset(fresh_folder() + "set", {{1, 2}, {}, {3}, {4, 5, 6}}));
+  std::vector<int64_t> documents;
+  for (int64_t token = 0; token < set.num_tokens(); ++token) {
+    documents.push_back(set.document_of(token));
+  }
+  EXPECT_EQ(documents, (std::vector<int64_t>{0, 0, 2, 3, 3, 3}));
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(TrainingData, CutsTheStreamIntoSamplesWhoseLabelsAreTheNextTokens) {
   for (int64_t position = 0; position < 4; ++position) {
     const SamplePlace place = data.place(position);
     samples.insert(place.sample);
-    const Sample sample = data.sample(position);
+    const TokenBatch sample = data.batch(position, 1);
     EXPECT_EQ(values(sample.tokens), counting(place.sample, 5));
     EXPECT_EQ(values(sample.labels), counting(place.sample, 5, 1));
   }
@@ -59,8 +59,41 @@ TEST(TrainingData, JoinsDocumentsInOrder) {
   const std::string prefix =
       write_dataset(fresh_folder() + "set", {{1, 2, 256}, {3, 256}, {4, 5, 6, 256}});
   TrainingData data({prefix}, ByteTokenizer(), 8, 1);
-  EXPECT_EQ(values(data.sample(0).tokens), (std::vector<int64_t>{1, 2, 256, 3, 256, 4, 5, 6}));
-  EXPECT_EQ(values(data.sample(0).labels), (std::vector<int64_t>{2, 256, 3, 256, 4, 5, 6, 256}));
+  EXPECT_EQ(values(data.batch(0, 1).tokens), (std::vector<int64_t>{1, 2, 256, 3, 256, 4, 5, 6}));
+  EXPECT_EQ(values(data.batch(0, 1).labels), (std::vector<int64_t>{2, 256, 3, 256, 4, 5, 6, 256}));
+}
+
+// Seven tokens of three documents, of which the last is cut.
+TEST(TrainingData, PacksDocumentsAsSequencesOfTheirOwn) {
+  const std::string prefix =
+      write_dataset(fresh_folder() + "set", {{1, 2, 256}, {}, {3, 256}, {4, 5, 6, 256}, {7, 256}});
+  const DatasetOptions packed{.documents = {Documents::kPacked, false}};
+  TrainingData data({prefix}, ByteTokenizer(), 7, 1, packed);
+  ASSERT_EQ(data.num_samples(), 1);
+  const TokenBatch batch = data.batch(0, 1);
+  EXPECT_EQ(values(batch.tokens), (std::vector<int64_t>{1, 2, 256, 3, 256, 4, 5}));
+  EXPECT_EQ(values(batch.labels), (std::vector<int64_t>{2, 256, -100, 256, -100, 5, 6}));
+  EXPECT_TRUE(at::equal(batch.weights, at::tensor({1.F, 1.F, 0.F, 1.F, 0.F, 1.F, 1.F})));
+  EXPECT_EQ(batch.table.starts, (std::vector<int64_t>{0, 3, 5, 7}));
+  EXPECT_EQ(values(batch.table.positions), (std::vector<int64_t>{0, 1, 2, 0, 1, 0, 1}));
+  // A sample that ends with a document has no label for its last token.
+  TrainingData short_one({prefix}, ByteTokenizer(), 3, 1, packed);
+  for (int64_t i = 0; i < short_one.num_samples(); ++i) {
+    const TokenBatch sample = short_one.batch(i, 1);
+    const bool is_cut = short_one.place(i).sample == 1;  // 3, 256, 4: the others end with 256
+    EXPECT_EQ(sample.labels[2].item<int64_t>() == -100, !is_cut);
+    EXPECT_EQ(sample.table.num_sequences(), is_cut ? 2 : 1);
+  }
+}
+
+TEST(TrainingData, MasksTheFirstTokenOfADocumentAndJoinsIt) {
+  const std::string prefix =
+      write_dataset(fresh_folder() + "set", {{1, 2, 256}, {3, 256}, {4, 5, 6, 256}});
+  TrainingData data({prefix}, ByteTokenizer(), 8, 1, {.documents = {Documents::kJoined, true}});
+  const TokenBatch batch = data.batch(0, 1);
+  EXPECT_EQ(values(batch.labels), (std::vector<int64_t>{2, 256, 3, 256, 4, 5, 6, 256}));
+  EXPECT_TRUE(at::equal(batch.weights, at::tensor({1.F, 1.F, 0.F, 1.F, 0.F, 1.F, 1.F, 1.F})));
+  EXPECT_EQ(batch.table.starts, (std::vector<int64_t>{0, 8}));
 }
 
 TEST(TrainingData, TakesEverySampleOncePerEpochInAnotherOrder) {
@@ -102,7 +135,7 @@ TEST(TrainingData, PutsABatchInOneRowWithOneSequencePerSample) {
   EXPECT_EQ(batch.table.num_tokens, 21);
   EXPECT_TRUE(at::equal(batch.weights, at::ones({21}, at::kFloat)));
   for (int64_t i = 0; i < 3; ++i) {
-    const Sample sample = data.sample(5 + i);
+    const TokenBatch sample = data.batch(5 + i, 1);
     EXPECT_TRUE(at::equal(batch.tokens.narrow(0, 7 * i, 7), sample.tokens));
     EXPECT_TRUE(at::equal(batch.labels.narrow(0, 7 * i, 7), sample.labels));
   }

@@ -28,7 +28,7 @@ class Evaluate : public testing::Test {
   ~Evaluate() override { std::filesystem::remove_all(folder_); }
 
   EvaluationData data() const {
-    return EvaluationData({(folder_ / "set").string()}, tokenizer_, 16);
+    return EvaluationData("data.eval", {(folder_ / "set").string()}, tokenizer_, 16);
   }
 
   EvalOutcome run(const Layout& layout, int64_t micro_batch_size, int64_t max_sequences) const {
