@@ -125,6 +125,8 @@ std::string to_json(const StepMetrics& metrics) {
   }
   line["lr"] = number(metrics.lr);
   line["grad_norm"] = number(metrics.grad_norm);
+  line["skipped"] = metrics.skipped;
+  line["skipped_steps"] = metrics.skipped_steps;
   line["tokens"] = metrics.tokens;
   line["expert_load"] = Json::array();
   for (const ExpertLoad& load : metrics.expert_load) {
@@ -159,6 +161,7 @@ std::vector<std::pair<std::string, double>> to_scalars(const StepMetrics& metric
   }
   put("lr", metrics.lr);
   put("grad_norm", metrics.grad_norm);
+  put("skipped_steps", static_cast<double>(metrics.skipped_steps));
   for (const ExpertLoad& load : metrics.expert_load) {
     const std::string layer = fmt::format("layer_{}", load.layer);
     put_ratio("experts/max_over_mean/" + layer, load.max_over_mean());

@@ -41,7 +41,9 @@ struct StepMetrics {
   Ratio loss;        // weighted token losses / weights, auxiliary terms left out
   std::vector<std::pair<std::string, double>> auxiliary;  // as added to the objective
   double lr = 0;
-  double grad_norm = 0;  // before clipping
+  double grad_norm = 0;       // before clipping
+  bool skipped = false;       // loss or gradient was not finite, so that the step changed nothing
+  int64_t skipped_steps = 0;  // of the run so far, this one included
   int64_t tokens = 0;
   std::vector<ExpertLoad> expert_load;  // MoE layers, in order
   std::optional<Ratio> dropped;         // dropped / routed copies, where dropping exists

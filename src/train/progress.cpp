@@ -82,16 +82,18 @@ std::string format_count(double count) {
 }
 
 std::string format_progress(const Progress& progress, int64_t width) {
-  enum Part : size_t { kStep, kLoss, kSpeed, kTimeLeft, kLoad };
+  enum Part : size_t { kStep, kLoss, kSkipped, kSpeed, kTimeLeft, kLoad };
   std::vector<std::string> parts = {
       progress.total_steps > 0 ? fmt::format("step {}/{}", progress.step, progress.total_steps)
                                : fmt::format("step {}", progress.step),
       progress.loss ? fmt::format("loss {:.4f}", *progress.loss) : "loss none",
+      progress.skipped_steps > 0 ? fmt::format("{} skipped", progress.skipped_steps) : "",
       progress.tokens_per_s ? format_count(*progress.tokens_per_s) + " tokens/s" : "",
-      progress.seconds_left ? format_duration(*progress.seconds_left) + " left" : "", ""};
+      progress.seconds_left ? format_duration(*progress.seconds_left) + " left" : "",
+      ""};
   // What takes a part's place while the line is too long.
   std::vector<std::pair<Part, std::string>> shortenings = {
-      {kSpeed, ""}, {kTimeLeft, ""}, {kLoss, ""}};
+      {kSpeed, ""}, {kTimeLeft, ""}, {kSkipped, ""}, {kLoss, ""}};
   if (progress.worst_load) {
     const double max_over_mean = *progress.worst_load->max_over_mean().value();
     parts[kLoad] =
@@ -180,6 +182,7 @@ void ProgressLine::update(const StepMetrics& metrics, double now_s) {
   latest_.loss = metrics.loss.value();
   latest_.tokens_per_s = speed_.tokens_per_s();
   latest_.seconds_left = seconds_left(metrics.step, now_s);
+  latest_.skipped_steps = metrics.skipped_steps;
   latest_.worst_load = worst_of(metrics.expert_load);
   is_shown_ = is_due(metrics.step, now_s);
   if (!is_shown_) {

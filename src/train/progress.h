@@ -18,6 +18,7 @@ struct Progress {
   std::optional<double> tokens_per_s;
   std::optional<double> seconds_left;
   std::optional<ExpertLoad> worst_load;  // of the layer with the largest max over mean
+  int64_t skipped_steps = 0;             // shown when there are any
 };
 
 // "step 120/2000 | loss 2.3412 | 12.3k tokens/s | 3m12s left | busiest expert 1.35x (layer 2)".

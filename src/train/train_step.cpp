@@ -5,9 +5,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "base/error.h"
 #include "optim/clip.h"
 #include "optim/gradients.h"
+#include "train/non_finite.h"
 
 namespace switchyard {
 namespace {
@@ -114,17 +114,18 @@ StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters
 }
 
 StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& optimizer,
-                       const std::vector<TokenBatch>& micro_batches, double learning_rate,
-                       double clip_grad_norm) {
+                       const std::vector<TokenBatch>& micro_batches, const StepRates& rates) {
   StepOutcome outcome = compute_gradients(model, parameters, micro_batches);
-  check<DivergedError>(std::isfinite(outcome.loss_sum),
-                       "the loss is {}: the run has diverged. Lower optimizer.lr, lengthen "
-                       "optimizer.warmup_steps, or resume from an earlier checkpoint",
-                       outcome.loss_sum);
-  outcome.grad_norm = gradient_norm(parameters);
-  optimizer.step(learning_rate, clip_coefficient(outcome.grad_norm, clip_grad_norm));
+  const bool is_loss_finite = std::isfinite(outcome.loss_sum) && std::isfinite(outcome.loss_weight);
+  outcome.grad_norm = gradient_norm(parameters, is_loss_finite);
+  if (std::isfinite(outcome.grad_norm)) {
+    optimizer.step(rates.learning_rate, clip_coefficient(outcome.grad_norm, rates.clip_grad_norm),
+                   rates.weight_decay);
+    model.update_expert_biases(outcome.tokens_per_expert);
+  } else {
+    outcome.skipped = describe_non_finite(parameters, outcome);
+  }
   clear_gradients(parameters);
-  model.update_expert_biases(outcome.tokens_per_expert);
   return outcome;
 }
 

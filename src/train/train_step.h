@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/token_batch.h"
@@ -19,6 +20,7 @@ struct StepOutcome {
   std::optional<double> balance_loss;  // mean over MoE layers, before its coefficient
   std::optional<double> z_loss;        // the same
   std::vector<at::Tensor> tokens_per_expert;  // per MoE layer [num_experts] int64, before dropping
+  std::string skipped;  // why the step was not made (train/non_finite.h); "" when it was
 
   double loss() const { return loss_weight > 0 ? loss_sum / loss_weight : 0; }  // the mean
 };
@@ -44,12 +46,18 @@ StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters
                               const std::vector<TokenBatch>& micro_batches,
                               const std::vector<RoutingMemos>& memos);
 
-// One whole optimizer step: gradients, norm, clipping, AdamW, selection biases. Throws
-// DivergedError, before anything is changed, when loss or gradient is not finite. Collective over
-// the world.
+struct StepRates {
+  double learning_rate = 0;
+  double clip_grad_norm = 0;           // 0: no clipping
+  std::optional<double> weight_decay;  // in place of the settings'
+};
+
+// One whole optimizer step: gradients, norm, clipping, AdamW, selection biases. When loss or
+// gradient is not finite on any rank, all ranks skip the step: weights, moments, the optimizer's
+// count of steps and selection biases stay as they are, the gradients are dropped, and the outcome
+// says why. Collective over the world.
 StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& optimizer,
-                       const std::vector<TokenBatch>& micro_batches, double learning_rate,
-                       double clip_grad_norm);
+                       const std::vector<TokenBatch>& micro_batches, const StepRates& rates);
 
 // Sums of a batch's token losses over this rank's micro-batches, not yet over ranks. Collective
 // over tp and the ranks that share experts.

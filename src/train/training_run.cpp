@@ -16,6 +16,7 @@
 #include "model/flops.h"
 #include "optim/schedule.h"
 #include "train/evaluate.h"
+#include "train/non_finite.h"
 #include "train/run_identity.h"
 
 namespace switchyard {
@@ -80,6 +81,20 @@ Config resolve(Config config, const Tokenizer& tokenizer, int64_t world_size) {
   return config;
 }
 
+// The length that attention sees: each token's mean number of keys is half of it.
+double attended_length(const std::vector<TokenBatch>& batches) {
+  double sum = 0;
+  double squares = 0;
+  for (const TokenBatch& batch : batches) {
+    for (int64_t i = 0; i < batch.table.num_sequences(); ++i) {
+      const auto length = static_cast<double>(batch.table.length(i));
+      sum += length;
+      squares += length * length;
+    }
+  }
+  return sum > 0 ? squares / sum : 0;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const LoadedConfig& loaded, const TrainOptions& options,
@@ -95,12 +110,16 @@ TrainingRun::TrainingRun(const LoadedConfig& loaded, const TrainOptions& options
   if (config_.train.threads > 0) {
     at::set_num_threads(static_cast<int>(config_.train.threads));
   }
+  const DatasetOptions data_options{.documents = document_options(config_.data),
+                                    .vocab_size = config_.model.vocab_size,
+                                    .is_tokenizer_stated = origins_.is_set("data.tokenizer") ||
+                                                           origins_.is_set("model.vocab_size")};
   data_ =
       std::make_unique<TrainingData>(config_.data.train, *tokenizer_, config_.data.sequence_length,
-                                     static_cast<uint64_t>(config_.run.seed));
+                                     static_cast<uint64_t>(config_.run.seed), data_options);
   if (!config_.data.eval.empty()) {
-    eval_data_ = std::make_unique<EvaluationData>(config_.data.eval, *tokenizer_,
-                                                  config_.data.sequence_length);
+    eval_data_ = std::make_unique<EvaluationData>("data.eval", config_.data.eval, *tokenizer_,
+                                                  config_.data.sequence_length, data_options);
   }
   trained_ = std::make_unique<TrainableModel>(config_, groups);
   total_steps_ = config_.train.steps;
@@ -137,7 +156,8 @@ void TrainingRun::resume(const TrainOptions& options) {
     return;
   }
   const CheckpointRecord& saved = loaded->record;
-  trained_->after_load(saved.step);
+  skipped_steps_ = saved.extra.value("skipped_steps", int64_t{0});
+  trained_->after_load(saved.step - skipped_steps_);
   step_ = saved.step;
   saved_step_ = saved.step;
   samples_consumed_ = saved.samples_consumed;
@@ -169,6 +189,7 @@ CheckpointRecord TrainingRun::record() const {
   record.seed = static_cast<uint64_t>(config_.run.seed);
   record.layout = describe_layout(config_, groups_.mesh().world_size());
   record.extra["seconds_trained"] = seconds_trained_;
+  record.extra["skipped_steps"] = skipped_steps_;
   record.describe_machine();
   return record;
 }
@@ -205,8 +226,7 @@ ExitCode TrainingRun::run() {
   while (!is_finished() && !is_stopped) {
     train_one_step();
     is_stopped = should_stop() && !is_finished();
-    const int64_t every = config_.checkpoint.every;
-    if (is_stopped || is_finished() || (every > 0 && step_ % every == 0)) {
+    if (is_stopped || is_finished() || is_checkpoint_due()) {
       save();
     }
   }
@@ -231,14 +251,27 @@ ExitCode TrainingRun::run() {
   return ExitCode::kFinished;
 }
 
+// While steps are skipped there is nothing new to save, and older checkpoints, which may be needed,
+// would be deleted for it.
+bool TrainingRun::is_checkpoint_due() const {
+  const int64_t every = config_.checkpoint.every;
+  return every > 0 && step_ / every > std::max<int64_t>(saved_step_, 0) / every &&
+         skipped_in_a_row_ == 0;
+}
+
 void TrainingRun::train_one_step() {
   const auto start = Clock::now();
-  const double rate =
-      learning_rate(config_.optimizer, step_, total_steps_ > 0 ? total_steps_ : kNoLimit);
+  const int64_t total = total_steps_ > 0 ? total_steps_ : kNoLimit;
+  const StepRates rates{.learning_rate = learning_rate(config_.optimizer, step_, total),
+                        .clip_grad_norm = config_.optimizer.clip_grad_norm,
+                        .weight_decay = weight_decay(config_.optimizer, step_, total)};
   groups_.ledger().clear();
-  const StepOutcome outcome = train_step(trained_->model, trained_->parameters, trained_->optimizer,
-                                         next_batches(), rate, config_.optimizer.clip_grad_norm);
+  const std::vector<TokenBatch> batches = next_batches();
+  attended_length_ = attended_length(batches);
+  const StepOutcome outcome =
+      train_step(trained_->model, trained_->parameters, trained_->optimizer, batches, rates);
   ++step_;
+  count_skipped(outcome);
   samples_consumed_ += config_.train.global_batch_size;
   tokens_seen_ += outcome.num_tokens;
   const double step_s = seconds_of(Clock::now() - start);
@@ -246,7 +279,41 @@ void TrainingRun::train_one_step() {
   if (total_steps_ == 0) {
     fix_total_steps(step_s);
   }
-  report(outcome, rate, step_s, evaluate_when_due());
+  report(outcome, rates.learning_rate, step_s, evaluate_when_due());
+  stop_if_diverged(outcome);
+}
+
+void TrainingRun::count_skipped(const StepOutcome& outcome) {
+  if (outcome.skipped.empty()) {
+    skipped_in_a_row_ = 0;
+    return;
+  }
+  ++skipped_steps_;
+  ++skipped_in_a_row_;
+  if (is_first_rank()) {
+    log_warn("step {} (samples {} to {}) is skipped: {}", step_, samples_consumed_,
+             samples_consumed_ + config_.train.global_batch_size - 1, outcome.skipped);
+  }
+}
+
+void TrainingRun::stop_if_diverged(const StepOutcome& outcome) const {
+  if (skipped_in_a_row_ < config_.train.max_skipped_steps) {
+    return;
+  }
+  if (metrics_ != nullptr) {
+    metrics_->sync();
+  }
+  throw DivergedError(fmt::format(
+      "the run has diverged: {} steps in a row were skipped (train.max_skipped_steps). Step {}, "
+      "samples {} to {} of the training order: {}. {}; lower optimizer.lr, lengthen "
+      "optimizer.warmup_steps or look at these samples",
+      skipped_in_a_row_, step_, samples_consumed_ - config_.train.global_batch_size,
+      samples_consumed_ - 1, outcome.skipped, last_checkpoint()));
+}
+
+std::string TrainingRun::last_checkpoint() const {
+  return saved_step_ < 0 ? "There is no checkpoint of this run yet"
+                         : fmt::format("The newest checkpoint is of step {}", saved_step_);
 }
 
 void TrainingRun::fix_total_steps(double step_s) {
@@ -295,6 +362,8 @@ void TrainingRun::report(const StepOutcome& outcome, double learning_rate, doubl
   if (outcome.z_loss) {
     metrics.auxiliary.emplace_back("z", *outcome.z_loss);
   }
+  metrics.skipped = !outcome.skipped.empty();
+  metrics.skipped_steps = skipped_steps_;
   metrics.lr = learning_rate;
   metrics.grad_norm = outcome.grad_norm;
   metrics.tokens = outcome.num_tokens;
@@ -309,9 +378,9 @@ void TrainingRun::report(const StepOutcome& outcome, double learning_rate, doubl
     metrics.eval_loss = Ratio{evaluation->loss_sum, evaluation->loss_weight};
   }
   metrics.step_time_s = step_s;
-  metrics.flops_per_rank = training_flops(config_, static_cast<double>(outcome.num_tokens),
-                                          static_cast<double>(config_.data.sequence_length)) /
-                           static_cast<double>(groups_.mesh().world_size());
+  metrics.flops_per_rank =
+      training_flops(config_, static_cast<double>(outcome.num_tokens), attended_length_) /
+      static_cast<double>(groups_.mesh().world_size());
   if (!metrics.expert_load.empty()) {
     metrics.dispatch_time_s = groups_.ledger().seconds(Purpose::kDispatch);
     metrics.combine_time_s = groups_.ledger().seconds(Purpose::kCombine);
@@ -327,6 +396,15 @@ void TrainingRun::report(const StepOutcome& outcome, double learning_rate, doubl
 }
 
 void TrainingRun::save() {
+  // An update by finite gradients can overflow. A checkpoint of that would take the place of a good
+  // one.
+  if (const auto broken = first_non_finite_weight(trained_->parameters)) {
+    throw DivergedError(
+        fmt::format("the run has diverged: the weights {} are not finite after step {}, which is "
+                    "not saved; {}; "
+                    "lower optimizer.lr or optimizer.weight_decay",
+                    *broken, step_, last_checkpoint()));
+  }
   if (metrics_ != nullptr) {
     metrics_->sync();
   }

@@ -35,7 +35,8 @@ class TrainingRun {
   TrainingRun(const LoadedConfig& loaded, const TrainOptions& options, const Groups& groups);
 
   // Trains to the end: kFinished; or until SIGTERM or SIGINT, after the step and a checkpoint:
-  // kStoppedSaved. Collective over the world.
+  // kStoppedSaved. Throws DivergedError after train.max_skipped_steps in a row, without saving: the
+  // newest checkpoint is the last one of a step that was made. Collective over the world.
   ExitCode run();
 
  private:
@@ -43,6 +44,10 @@ class TrainingRun {
   void resume(const TrainOptions& options);
   void write_settings() const;
   void train_one_step();
+  void count_skipped(const StepOutcome& outcome);
+  void stop_if_diverged(const StepOutcome& outcome) const;
+  std::string last_checkpoint() const;
+  bool is_checkpoint_due() const;
   void fix_total_steps(double step_s);
   void report(const StepOutcome& outcome, double learning_rate, double step_s,
               const std::optional<EvalOutcome>& evaluation);
@@ -72,8 +77,11 @@ class TrainingRun {
   int64_t total_steps_ = 0;  // 0: not fixed yet
   int64_t samples_consumed_ = 0;
   int64_t tokens_seen_ = 0;
-  int64_t saved_step_ = -1;  // of the newest checkpoint
+  int64_t saved_step_ = -1;    // of the newest checkpoint
+  int64_t skipped_steps_ = 0;  // of step_: those that changed nothing
+  int64_t skipped_in_a_row_ = 0;
   double seconds_trained_ = 0;
+  double attended_length_ = 0;  // of the sequences of the last step, as their tokens see it
   std::optional<EvalOutcome> last_evaluation_;
   int64_t last_evaluation_step_ = -1;
 };

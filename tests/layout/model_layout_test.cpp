@@ -59,8 +59,8 @@ Recorded run_model(const Config& base, const Layout& layout, LogicalTensors& res
             clear_gradients(parameters);
           }
           const StepOutcome outcome =
-              train_step(model, parameters, optimizer, batches, config.optimizer.lr,
-                         config.optimizer.clip_grad_norm);
+              train_step(model, parameters, optimizer, batches,
+                         {config.optimizer.lr, config.optimizer.clip_grad_norm, std::nullopt});
           const auto number = [&](const std::string& name, double value) {
             result.add_whole(fmt::format("{}.{}", name, step), at::full({1}, value, at::kDouble));
           };

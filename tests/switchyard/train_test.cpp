@@ -243,13 +243,41 @@ TEST_F(TrainCommand, SaysThatItCannotWriteWhereTheRunShallLie) {
   EXPECT_NE(refused.output.find("/proc/nowhere"), std::string::npos) << refused.output;
 }
 
-TEST_F(TrainCommand, StopsWithItsOwnCodeWhenTheLossIsNotFinite) {
-  const ProgramResult diverged = train("run",
-                                       "optimizer.lr=100 model.init_std=10 "
-                                       "optimizer.clip_grad_norm=0 optimizer.warmup_steps=0 "
-                                       "train.steps=400");
+// Weights that decay by a hundred times themselves overflow within a few steps.
+TEST_F(TrainCommand, SkipsStepsThatAreNotFiniteAndStopsAfterSomeInARow) {
+  const std::string settings =
+      "optimizer.lr=100 optimizer.weight_decay=100 optimizer.warmup_steps=0 data.eval=[] "
+      "optimizer.schedule=constant train.steps=400 train.max_skipped_steps=3 checkpoint.every=1";
+  const ProgramResult diverged = train("run", settings);
   EXPECT_EQ(diverged.exit_code, code(ExitCode::kDiverged)) << diverged.output;
-  EXPECT_NE(diverged.output.find("diverged"), std::string::npos) << diverged.output;
+  EXPECT_NE(diverged.output.find("the run has diverged: 3 steps in a row were skipped "
+                                 "(train.max_skipped_steps). Step "),
+            std::string::npos)
+      << diverged.output;
+  EXPECT_NE(diverged.output.find("gradients are not finite, nearest to the output that of layers."),
+            std::string::npos)
+      << diverged.output;
+  std::ifstream metrics(folder_ / "run/metrics.jsonl");
+  int64_t num_made = 0;
+  int64_t num_skipped = 0;
+  for (std::string line; std::getline(metrics, line);) {
+    const bool is_skipped = line.find("\"skipped\":true") != std::string::npos;
+    num_made += is_skipped ? 0 : 1;
+    num_skipped += is_skipped ? 1 : 0;
+    EXPECT_NE(line.find(fmt::format("\"skipped_steps\":{},", num_skipped)), std::string::npos);
+  }
+  EXPECT_EQ(num_skipped, 3);
+  EXPECT_GT(num_made, 3);
+  // The checkpoint of the last step that was made is there, whole and the newest.
+  const std::string kept = fmt::format("run/checkpoints/step_{}", num_made);
+  EXPECT_TRUE(fs::exists(folder_ / kept)) << kept;
+  EXPECT_FALSE(fs::exists(folder_ / fmt::format("run/checkpoints/step_{}", num_made + 1)));
+  EXPECT_NE(diverged.output.find(fmt::format("The newest checkpoint is of step {};", num_made)),
+            std::string::npos)
+      << diverged.output;
+  // The schedule, the data and the optimizer's count go on from it to the same end.
+  const ProgramResult again = train("run", settings);
+  EXPECT_EQ(again.exit_code, code(ExitCode::kDiverged)) << again.output;
 }
 
 TEST_F(TrainCommand, RunsOverSeveralRanksToTheSameLosses) {

@@ -21,6 +21,7 @@ StepMetrics example() {
   metrics.auxiliary = {{"balance", 0.0125}, {"z", 0.5}};
   metrics.lr = 0.001;
   metrics.grad_norm = 2.25;
+  metrics.skipped_steps = 1;
   metrics.tokens = 1000;
   metrics.expert_load = {ExpertLoad::from_counts(2, {6, 0, 2, 0})};
   metrics.step_time_s = 0.5;
@@ -33,7 +34,8 @@ StepMetrics example() {
 TEST(ToJson, WritesEveryKeyInOrder) {
   EXPECT_EQ(to_json(example()),
             R"({"step":3,"loss":1.75,"loss_sum":7.0,"loss_weight":4.0,)"
-            R"("aux":{"balance":0.0125,"z":0.5},"lr":0.001,"grad_norm":2.25,"tokens":1000,)"
+            R"("aux":{"balance":0.0125,"z":0.5},"lr":0.001,"grad_norm":2.25,"skipped":false,)"
+            R"("skipped_steps":1,"tokens":1000,)"
             R"("expert_load":[{"layer":2,"max_over_mean":3.0,"idle_share":0.5,"busiest":6,)"
             R"("idle":2,"experts":4,"copies":8}],)"
             R"("step_time_s":0.5,"tokens_per_s":2000.0,"tflops_per_rank":6.0,)"
@@ -114,6 +116,7 @@ TEST(ToScalars, NamesEveryValueThatExists) {
       {"aux/z", 0.5},
       {"lr", 0.001},
       {"grad_norm", 2.25},
+      {"skipped_steps", 1},
       {"experts/max_over_mean/layer_2", 3.0},
       {"experts/idle_share/layer_2", 0.5},
       {"speed/step_time_s", 0.5},

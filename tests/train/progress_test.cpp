@@ -42,6 +42,14 @@ TEST(FormatProgress, LeavesOutWhatMattersLeast) {
   }
 }
 
+TEST(FormatProgress, CountsSkippedSteps) {
+  Progress progress = example();
+  progress.skipped_steps = 3;
+  EXPECT_EQ(format_progress(progress, 70),
+            "step 120/2000 | loss 2.3412 | 3 skipped | 12.3k tokens/s | 3m12s left");
+  EXPECT_EQ(format_progress(progress, 42), "step 120/2000 | loss 2.3412 | 3 skipped");
+}
+
 TEST(FormatProgress, SaysWhatItDoesNotKnow) {
   Progress progress;
   progress.step = 1;
