@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/exit_code.h"
+#include "base/mapped_file.h"
 #include "command_line.h"
 #include "commands.h"
 #include "openmp_waiting.h"
@@ -91,5 +92,6 @@ ExitCode run_program(int num_words, const char* const* words) {
 
 int main(int argc, char** argv) {
   switchyard::give_waiting_cores_away(argv);
+  switchyard::explain_lost_pages();
   return static_cast<int>(switchyard::run_program(argc, argv));
 }

@@ -1,7 +1,11 @@
 #include "base/mapped_file.h"
 
 #include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include <fcntl.h>
@@ -19,6 +23,38 @@ struct Descriptor {
   int number;
   ~Descriptor() { close(number); }
 };
+
+// The file that is mapped at an address, by the kernel's own list; "" for none.
+std::string file_mapped_at(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    const size_t path = line.find('/');
+    if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2 && wanted >= begin &&
+        wanted < end && path != std::string::npos) {
+      return line.substr(path);
+    }
+  }
+  return "";
+}
+
+// A bus error comes from the very instruction that touches the page, a plain copy, so that what is
+// not allowed in a handler in general (memory, streams) works here.
+void end_for_lost_page(int signal, siginfo_t* info, void* /*context*/) {
+  const std::string path = file_mapped_at(info->si_addr);
+  if (path.empty()) {
+    std::signal(signal, SIG_DFL);  // not ours: the instruction runs again and ends the process
+    return;
+  }
+  const std::string line = fmt::format(
+      "error: {} was shortened while it was read, or its disk fails; put it back and run the same "
+      "command again\n",
+      path);
+  std::fputs(line.c_str(), stderr);
+  _exit(static_cast<int>(ExitCode::kBadFile));
+}
 
 }  // namespace
 
@@ -62,6 +98,13 @@ void MappedFile::release_pages() const {
   if (begin_ != nullptr) {
     madvise(const_cast<std::byte*>(begin_), size_, MADV_DONTNEED);
   }
+}
+
+void explain_lost_pages() {
+  struct sigaction action {};
+  action.sa_sigaction = end_for_lost_page;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 }  // namespace switchyard

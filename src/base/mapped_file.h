@@ -6,8 +6,9 @@
 
 namespace switchyard {
 
-// A whole file seen as read-only memory; a page is read from disk when it is first touched.
-// Shortening the file while it is mapped ends the process at the next touch of a missing page.
+// A whole file seen as read-only memory; a page is read from disk when it is first touched. When
+// the file was shortened meanwhile, or its disk fails, the process cannot go on from there: see
+// explain_lost_pages.
 class MappedFile {
  public:
   // Throws FileError, which names the file, when it cannot be opened or is not a regular file.
@@ -27,5 +28,9 @@ class MappedFile {
   const std::byte* begin_ = nullptr;
   size_t size_ = 0;
 };
+
+// From here on, touching a page of a mapped file that is gone ends the process with the exit code
+// of a bad file and a line that names the file, instead of a bare bus error. For main, once.
+void explain_lost_pages();
 
 }  // namespace switchyard

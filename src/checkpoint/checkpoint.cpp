@@ -7,10 +7,10 @@
 
 #include <ATen/ATen.h>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "checkpoint/agree.h"
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/part_reader.h"
 #include "checkpoint/rank_file.h"

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/crc32c.h"
+#include "base/files.h"
 #include "checkpoint/error.h"
-#include "checkpoint/files.h"
 
 namespace switchyard {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "checkpoint/error.h"
-#include "checkpoint/files.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/sealed_json.h"
 

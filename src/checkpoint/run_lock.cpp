@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "checkpoint/files.h"
+#include "base/files.h"
 
 namespace switchyard {
 namespace {

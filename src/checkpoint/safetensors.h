@@ -10,9 +10,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "base/files.h"
 #include "base/mapped_file.h"
 #include "base/streamed_file.h"
-#include "checkpoint/files.h"
 
 namespace switchyard {
 

@@ -6,8 +6,8 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "checkpoint/error.h"
-#include "checkpoint/files.h"
 
 namespace switchyard {
 namespace {

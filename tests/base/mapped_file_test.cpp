@@ -42,6 +42,21 @@ TEST(MappedFile, TakesAnEmptyFile) {
   file.release_pages();
 }
 
+TEST(MappedFileDeathTest, NamesAFileThatIsShortenedWhileItIsRead) {
+  const std::string path = write_file("shortened", std::string(100'000, 'x'));
+  EXPECT_EXIT(
+      {
+        explain_lost_pages();
+        const MappedFile file(path);
+        std::filesystem::resize_file(path, 10);
+        volatile std::byte touched = file.bytes()[90'000];
+        (void)touched;
+      },
+      testing::ExitedWithCode(static_cast<int>(ExitCode::kBadFile)),
+      "error: .*mapped_file_test.shortened was shortened while it was read, or its disk fails; put "
+      "it back and run the same command again");
+}
+
 TEST(MappedFile, NamesTheFileItCannotRead) {
   const std::string missing = testing::TempDir() + "mapped_file_test.missing";
   try {
