@@ -13,6 +13,7 @@ class ByteTokenizer : public Tokenizer {
   int32_t end_of_document() const override { return 256; }
   uint64_t fingerprint() const override;
   std::vector<int32_t> encode(std::string_view text) const override;
+  size_t cut_before(std::string_view /*text*/, size_t end) const override { return end; }
   std::string decode(std::span<const int32_t> ids) const override;
 };
 

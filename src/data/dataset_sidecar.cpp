@@ -93,7 +93,7 @@ DatasetSidecar sidecar_from_json(const std::string& text, const std::string& pat
   sidecar.tokenizer = read.text("tokenizer");
   sidecar.tokenizer_hash = read.hash<uint64_t>("tokenizer_hash");
   sidecar.vocab_size = read.number("vocab_size", 1);
-  sidecar.end_of_document = read.number("end_of_document", 0);
+  sidecar.end_of_document = read.number("end_of_document", -1);
   sidecar.num_documents = read.number("num_documents", 0);
   sidecar.num_tokens = read.number("num_tokens", 0);
   sidecar.bin_crc32c = read.hash<uint32_t>("bin_crc32c");

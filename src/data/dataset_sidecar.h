@@ -12,7 +12,7 @@ struct DatasetSidecar {
   std::string tokenizer;        // its name, as in data.tokenizer
   uint64_t tokenizer_hash = 0;  // Tokenizer::fingerprint()
   int64_t vocab_size = 0;
-  int64_t end_of_document = 0;  // the id that ends each document
+  int64_t end_of_document = 0;  // the id that ends each document; -1: none does
   int64_t num_documents = 0;
   int64_t num_tokens = 0;
   uint32_t bin_crc32c = 0;  // of the whole .bin file

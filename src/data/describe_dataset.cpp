@@ -150,7 +150,9 @@ void add_table(std::string& out, const IndexedDataset& set, bool is_verified) {
   add_row(out, "tokenizer", fmt::format("{} ({:016x})", sidecar.tokenizer, sidecar.tokenizer_hash));
   add_row(out, "vocabulary", with_commas(sidecar.vocab_size));
   add_row(out, "end of document",
-          fmt::format("{}; {}", sidecar.end_of_document, count_ends(set, sidecar.end_of_document)));
+          sidecar.end_of_document < 0 ? "none: documents are told apart by the index only"
+                                      : fmt::format("{}; {}", sidecar.end_of_document,
+                                                    count_ends(set, sidecar.end_of_document)));
   add_row(out, "checksum",
           fmt::format("{:08x}, {}", sidecar.bin_crc32c,
                       is_verified ? "verified" : "not verified (--verify reads the whole file)"));

@@ -49,6 +49,18 @@ void widen(TokenType type, const std::byte* from, std::span<int64_t> to) {
   }
 }
 
+// A file of any size is read without ever holding much of it.
+uint32_t checksum_of(const MappedFile& file) {
+  constexpr size_t kStep = size_t{16} << 20;
+  uint32_t crc = 0;
+  for (size_t start = 0; start < file.bytes().size(); start += kStep) {
+    const auto part = file.bytes().subspan(start, std::min(kStep, file.bytes().size() - start));
+    crc = crc32c(part.data(), part.size(), crc);
+    file.release_pages();
+  }
+  return crc;
+}
+
 }  // namespace
 
 IndexedDataset::IndexedDataset(std::string prefix)
@@ -98,6 +110,13 @@ void IndexedDataset::read_header() {
       size == expected + num_sequences_ ? " (with multimodal modes: not supported)" : "", kAdvice);
 }
 
+void IndexedDataset::release_now_and_then(int64_t entry) const {
+  constexpr int64_t kEntries = int64_t{1} << 20;
+  if (entry % kEntries == kEntries - 1) {
+    idx_.release_pages();
+  }
+}
+
 void IndexedDataset::check_sequences() const {
   const IndexLayout layout{num_sequences_, num_documents_};
   const int64_t token_bytes = bytes_of(type_);
@@ -106,6 +125,7 @@ void IndexedDataset::check_sequences() const {
   for (int64_t i = 0; i < num_sequences_; ++i) {
     const int64_t length = load<int32_t>(idx_.bytes(), layout.length_offset(i));
     const auto pointer = load<int64_t>(idx_.bytes(), layout.pointer_offset(i));
+    release_now_and_then(i);
     check<FileError>(length >= 0 && pointer == end,
                      "{}: sequence {} of {} tokens begins at byte {}, expected {}; {}", idx_.path(),
                      i, length, pointer, end, kAdvice);
@@ -125,6 +145,7 @@ void IndexedDataset::check_documents() const {
   int64_t before = 0;
   for (int64_t i = 0; i <= num_documents_; ++i) {
     const auto bound = load<int64_t>(idx_.bytes(), layout.bound_offset(i));
+    release_now_and_then(i);
     const bool is_first = i == 0;
     check<FileError>(is_first ? bound == 0 : bound >= before && bound <= num_sequences_,
                      "{}: document bound {} is {}, expected {} to {}; {}", idx_.path(), i, bound,
@@ -150,11 +171,16 @@ void IndexedDataset::read_sidecar() {
       "sets; {}",
       path, sidecar_->num_documents, sidecar_->num_tokens, idx_.path(), num_documents_, num_tokens_,
       kAdvice);
-  const uint32_t crc = crc32c(idx_.bytes().data(), idx_.bytes().size());
+  const uint32_t crc = checksum_of(idx_);
   check<FileError>(crc == sidecar_->idx_crc32c,
                    "{} has checksum {:08x}, {} states {:08x}: one of them was altered; {}",
                    idx_.path(), crc, path, sidecar_->idx_crc32c, kAdvice);
   vocab_size_ = sidecar_->vocab_size;
+  check<FileError>(
+      vocab_size_ - 1 <= largest_of(type_),
+      "{} stores tokens as {}, which holds ids up to {}: too small for the vocabulary of "
+      "{} that {} states; {}",
+      bin_.path(), name_of(type_), largest_of(type_), vocab_size_, path, kAdvice);
 }
 
 int64_t IndexedDataset::document_start(int64_t document) const {
@@ -203,8 +229,7 @@ void IndexedDataset::read(int64_t first, std::span<int64_t> tokens) const {
 void IndexedDataset::verify_checksum() const {
   check<FileError>(sidecar_.has_value(), "{}.json is missing, and with it the checksum of {}; {}",
                    prefix_, bin_.path(), kAdvice);
-  const uint32_t crc = crc32c(bin_.bytes().data(), bin_.bytes().size());
-  bin_.release_pages();
+  const uint32_t crc = checksum_of(bin_);
   check<FileError>(crc == sidecar_->bin_crc32c,
                    "{} has checksum {:08x}, {}.json states {:08x}: the tokens were altered; {}",
                    bin_.path(), crc, prefix_, sidecar_->bin_crc32c, kAdvice);

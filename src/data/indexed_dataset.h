@@ -58,6 +58,7 @@ class IndexedDataset {
 
  private:
   void read_header();
+  void release_now_and_then(int64_t entry) const;
   void check_sequences() const;
   void check_documents() const;
   void read_sidecar();

@@ -33,32 +33,61 @@ void write_summed(StreamedFile& file, uint32_t& crc, const void* bytes, size_t s
   crc = crc32c(bytes, size, crc);
 }
 
+TokenType checked_type(std::optional<TokenType> asked, const Tokenizer& tokenizer) {
+  const TokenType type = asked.value_or(token_type_for(tokenizer.vocab_size()));
+  check<ConfigError>(type == TokenType::kUint16 || type == TokenType::kInt32,
+                     "the token type {} is not written, only uint16 and int32", name_of(type));
+  check<ConfigError>(
+      tokenizer.vocab_size() - 1 <= largest_of(type),
+      "the token type {} holds ids up to {}, too small for the {} tokens of {}; take "
+      "int32",
+      name_of(type), largest_of(type), tokenizer.vocab_size(), tokenizer.name());
+  return type;
+}
+
+int64_t checked_end(std::optional<int64_t> asked, const Tokenizer& tokenizer) {
+  const int64_t end = asked.value_or(tokenizer.end_of_document());
+  check<ConfigError>(
+      (asked && end == -1) || (end >= 0 && end < tokenizer.vocab_size()),
+      "the end of document is {}, an id that the tokenizer {} lacks: its ids are 0 to "
+      "{}",
+      end, tokenizer.name(), tokenizer.vocab_size() - 1);
+  return end;
+}
+
 }  // namespace
 
-IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, const Tokenizer& tokenizer)
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, const Tokenizer& tokenizer,
+                                           std::optional<TokenType> type,
+                                           std::optional<int64_t> end_of_document)
     : bin_(with_folder(prefix) + ".bin"),
       idx_(prefix + ".idx"),
       json_(prefix + ".json"),
-      type_(token_type_for(tokenizer.vocab_size())) {
+      type_(checked_type(type, tokenizer)) {
   sidecar_.tokenizer = tokenizer.name();
   sidecar_.tokenizer_hash = tokenizer.fingerprint();
   sidecar_.vocab_size = tokenizer.vocab_size();
-  sidecar_.end_of_document = tokenizer.end_of_document();
+  sidecar_.end_of_document = checked_end(end_of_document, tokenizer);
 }
 
-void IndexedDatasetWriter::add_document(std::span<const int32_t> ids) {
-  check<FileError>(ids.size() <= std::numeric_limits<int32_t>::max(),
+void IndexedDatasetWriter::append(std::span<const int32_t> ids) {
+  length_ += std::ssize(ids);
+  check<FileError>(length_ <= std::numeric_limits<int32_t>::max(),
                    "{}: a document of {} tokens, at most {} fit the format; split it", bin_.path(),
-                   ids.size(), std::numeric_limits<int32_t>::max());
+                   length_, std::numeric_limits<int32_t>::max());
   if (type_ == TokenType::kUint16) {
     const auto stored = narrow<uint16_t>(ids);
     write_summed(bin_, sidecar_.bin_crc32c, stored.data(), stored.size() * sizeof(uint16_t));
   } else {
     write_summed(bin_, sidecar_.bin_crc32c, ids.data(), ids.size_bytes());
   }
-  lengths_.push_back(static_cast<int32_t>(ids.size()));
-  sidecar_.num_documents += 1;
   sidecar_.num_tokens += std::ssize(ids);
+}
+
+void IndexedDatasetWriter::end_document() {
+  lengths_.push_back(static_cast<int32_t>(length_));
+  length_ = 0;
+  sidecar_.num_documents += 1;
 }
 
 DatasetSidecar IndexedDatasetWriter::finish() {

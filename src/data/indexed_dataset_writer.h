@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,12 +21,23 @@ namespace switchyard {
 // naming the file, when it cannot be written.
 class IndexedDatasetWriter {
  public:
-  // Makes the folder of `prefix` when it is missing.
-  IndexedDatasetWriter(const std::string& prefix, const Tokenizer& tokenizer);
+  // Makes the folder of `prefix` when it is missing. `type` is uint16 or int32, by default what
+  // Megatron takes for the vocabulary; `end_of_document` the id that ends each document, -1 when
+  // none does, by default the tokenizer's. Throws ConfigError when the type is too small for the
+  // vocabulary or the tokenizer has no such id.
+  IndexedDatasetWriter(const std::string& prefix, const Tokenizer& tokenizer,
+                       std::optional<TokenType> type = std::nullopt,
+                       std::optional<int64_t> end_of_document = std::nullopt);
 
-  // `ids` is one document, with its end of document. At most 2^31 - 1 tokens, which is what the
-  // format can say.
-  void add_document(std::span<const int32_t> ids);
+  // Goes on with the document. At most 2^31 - 1 tokens in all, which is what the format can say.
+  void append(std::span<const int32_t> ids);
+  void end_document();
+
+  // `ids` is one document, with its end of document.
+  void add_document(std::span<const int32_t> ids) {
+    append(ids);
+    end_document();
+  }
 
   // Puts the files in their places, the sidecar last.
   DatasetSidecar finish();
@@ -39,6 +51,7 @@ class IndexedDatasetWriter {
   TokenType type_;
   DatasetSidecar sidecar_;
   std::vector<int32_t> lengths_;  // [documents]
+  int64_t length_ = 0;            // of the document under way
 };
 
 }  // namespace switchyard

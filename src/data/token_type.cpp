@@ -36,6 +36,12 @@ std::string_view name_of(TokenType type) {
   return row_of(type).name;
 }
 
+int64_t largest_of(TokenType type) {
+  const bool is_unsigned = type == TokenType::kUint8 || type == TokenType::kUint16;
+  const int64_t bits = 8 * bytes_of(type) - (is_unsigned ? 0 : 1);
+  return static_cast<int64_t>((uint64_t{1} << static_cast<uint64_t>(bits)) - 1);
+}
+
 std::optional<TokenType> token_type_of_code(uint8_t code) {
   for (const Row& row : kRows) {
     if (static_cast<uint8_t>(row.type) == code) {

@@ -19,6 +19,7 @@ enum class TokenType : uint8_t {
 
 int64_t bytes_of(TokenType type);
 std::string_view name_of(TokenType type);  // "uint16"
+int64_t largest_of(TokenType type);        // the largest id that it holds
 std::optional<TokenType> token_type_of_code(uint8_t code);
 
 // The type that Megatron writes for a vocabulary of this size: uint16 below 65500, else int32.

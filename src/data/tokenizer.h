@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,6 +23,10 @@ class Tokenizer {
 
   // The ids of `text`, without an end of document.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+
+  // The last place up to `end` where `text` may be cut so that the ids of both parts are those of
+  // the whole; 0 where none is known. For documents too long to be encoded at once.
+  virtual size_t cut_before(std::string_view /*text*/, size_t /*end*/) const { return 0; }
 
   // The text of `ids`; the end of document has none. Joining the texts of consecutive pieces gives
   // the text of the whole, so that generated tokens can be printed one by one.

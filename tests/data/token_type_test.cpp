@@ -29,5 +29,13 @@ TEST(TokenType, IsChosenByTheVocabularyAsMegatronDoes) {
   EXPECT_EQ(token_type_for(151936), TokenType::kInt32);
 }
 
+TEST(TokenTypes, HoldIdsUpToALargest) {
+  EXPECT_EQ(largest_of(TokenType::kUint8), 255);
+  EXPECT_EQ(largest_of(TokenType::kInt16), 32767);
+  EXPECT_EQ(largest_of(TokenType::kUint16), 65535);
+  EXPECT_EQ(largest_of(TokenType::kInt32), 2147483647);
+  EXPECT_EQ(largest_of(TokenType::kInt64), std::numeric_limits<int64_t>::max());
+}
+
 }  // namespace
 }  // namespace switchyard
