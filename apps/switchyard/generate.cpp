@@ -1,8 +1,13 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
 #include "commands.h"
+#include "data/prompt_file.h"
 #include "train/generator.h"
 #include "train/trainable_model.h"
 
@@ -11,22 +16,95 @@ namespace {
 
 struct Options {
   std::string model;
-  std::string prompt;
+  std::vector<std::string> prompts;
+  std::string prompt_file;
+  std::string key = "text";
+  bool as_json = false;
+  int64_t batch_size = 16;
   SamplingOptions sampling;
 };
 
+void print_now(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// Texts grow side by side, but only one can be shown while it does: the first that is not done. The
+// others wait.
+class TextStream {
+ public:
+  explicit TextStream(const std::vector<std::string>& prompts)
+      : pieces_(prompts), is_done_(prompts.size(), false) {}
+
+  void add(size_t index, const std::string& piece) {
+    pieces_[index] += piece;
+    show();
+  }
+  void finish() {
+    is_done_.assign(is_done_.size(), true);
+    show();
+  }
+
+ private:
+  void show() {
+    while (current_ < pieces_.size()) {
+      print_now(pieces_[current_]);
+      pieces_[current_].clear();
+      if (!is_done_[current_]) {
+        return;
+      }
+      print_now("\n");
+      ++current_;
+    }
+  }
+
+  std::vector<std::string> pieces_;  // not shown yet
+  std::vector<bool> is_done_;
+  size_t current_ = 0;
+};
+
+void print_json(const std::string& prompt, const Generated& generated) {
+  nlohmann::ordered_json line;
+  line["prompt"] = prompt;
+  line["text"] = generated.text;
+  line["ids"] = generated.ids;
+  line["stopped_by"] = generated.is_ended ? "end_of_document" : "max_tokens";
+  // Text that ends within a character is not valid UTF-8.
+  print_now(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
 ExitCode generate_text(const Options& options) {
+  std::vector<std::string> prompts = options.prompts;
+  if (!options.prompt_file.empty()) {
+    const auto more = read_prompts(options.prompt_file, options.key);
+    prompts.insert(prompts.end(), more.begin(), more.end());
+  }
+  check<ConfigError>(!prompts.empty(), "nothing to continue: give --prompt or --prompts");
   const std::unique_ptr<Groups> groups = Groups::single();
   const LoadedModel loaded = load_model(options.model, *groups);
   SamplingOptions sampling = options.sampling;
   sampling.context_length = loaded.config.data.sequence_length;
-  fmt::print("{}", options.prompt);
-  generate(*loaded.model, *loaded.tokenizer, options.prompt, sampling,
-           [](const std::string& piece) {
-             std::fwrite(piece.data(), 1, piece.size(), stdout);
-             std::fflush(stdout);
-           });
-  fmt::print("\n");
+  // Dynamic rotary positions depend on the longest sequence that is computed.
+  const bool is_alone = loaded.config.rope.type == RopeType::kDynamic;
+  const size_t batch_size = is_alone ? 1 : static_cast<size_t>(options.batch_size);
+  for (size_t start = 0; start < prompts.size(); start += batch_size) {
+    const std::vector<std::string> batch(
+        prompts.begin() + static_cast<int64_t>(start),
+        prompts.begin() + static_cast<int64_t>(std::min(start + batch_size, prompts.size())));
+    TextStream stream(batch);
+    const auto generated = generate(*loaded.model, *loaded.tokenizer, batch, sampling,
+                                    [&](size_t index, const std::string& piece) {
+                                      if (!options.as_json) {
+                                        stream.add(index, piece);
+                                      }
+                                    });
+    if (!options.as_json) {
+      stream.finish();
+    }
+    for (size_t i = 0; options.as_json && i < batch.size(); ++i) {
+      print_json(batch[i], generated[i]);
+    }
+  }
   return ExitCode::kFinished;
 }
 
@@ -36,10 +114,16 @@ void add_generate_command(CLI::App& program, Command& chosen) {
   auto options = std::make_shared<Options>();
   SamplingOptions& sampling = options->sampling;
   CLI::App* command =
-      add_command(program, "generate", "continue a text with a trained model",
+      add_command(program, "generate", "continue texts with a trained model",
                   "switchyard generate runs/quickstart --prompt \"KING HENRY.\" --temperature 0.7");
   command->add_option("MODEL", options->model, "run directory or checkpoint")->required();
-  command->add_option("--prompt", options->prompt, "text to continue")->required();
+  command->add_option("--prompt", options->prompts, "text to continue; may be given several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--prompts", options->prompt_file,
+                      "file of texts to continue: one per line, or .jsonl");
+  command->add_option("--key", options->key, "of the text in a line of .jsonl")
+      ->capture_default_str();
   command->add_option("--max-tokens", sampling.max_tokens, "new tokens at most")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
@@ -55,6 +139,11 @@ void add_generate_command(CLI::App& program, Command& chosen) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command->add_option("--seed", sampling.seed, "another seed, another text")->capture_default_str();
+  command->add_flag("--ignore-eos", sampling.ignore_end, "go on after an end of document");
+  command->add_flag("--json", options->as_json, "one JSON object per prompt, when it is done");
+  command->add_option("--batch-size", options->batch_size, "prompts continued at once")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
   command->callback([options, &chosen] { chosen = [options] { return generate_text(*options); }; });
 }
 

@@ -27,9 +27,9 @@ DecoderLayer::DecoderLayer(const Scope& scope, const Config& config, const Layer
 }
 
 LayerOutput DecoderLayer::forward(const Placed& hidden, const ForwardContext& context,
-                                  RoutingMemo& memo, KeyValueCache* cache) const {
+                                  RoutingMemo& memo, std::vector<KeyValueCache>* caches) const {
   const Placed attended =
-      add(hidden, attention_.forward(attention_norm_.forward(hidden), context, cache));
+      add(hidden, attention_.forward(attention_norm_.forward(hidden), context, caches));
   const Placed normed = mlp_norm_.forward(attended);
   if (mlp_ != nullptr) {
     return {add(attended, mlp_->forward(normed)), {}, {}};

@@ -21,10 +21,10 @@ class DecoderLayer {
  public:
   DecoderLayer(const Scope& scope, const Config& config, const LayerSpec& spec);
 
-  // hidden [tokens, hidden] invariant over tp, or sharded by tokens; `cache` when generating.
-  // Collective as its parts are.
+  // hidden [tokens, hidden] invariant over tp, or sharded by tokens; `caches`, one per sequence,
+  // when generating. Collective as its parts are.
   LayerOutput forward(const Placed& hidden, const ForwardContext& context, RoutingMemo& memo,
-                      KeyValueCache* cache = nullptr) const;
+                      std::vector<KeyValueCache>* caches = nullptr) const;
 
   MoeLayer* moe() { return moe_.get(); }  // null in a dense layer
 

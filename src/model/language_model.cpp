@@ -44,15 +44,23 @@ Placement LanguageModel::residual_placement(int64_t num_tokens) const {
                                             : Placement::invariant();
 }
 
-ForwardContext LanguageModel::context_for(const SequenceTable& table, int64_t first_position,
+ForwardContext LanguageModel::context_for(const SequenceTable& table,
+                                          const std::vector<int64_t>& first_positions,
                                           double num_batch_tokens) const {
+  const auto first_of = [&](int64_t sequence) {
+    return first_positions.empty() ? 0 : first_positions[static_cast<size_t>(sequence)];
+  };
   int64_t longest = 1;
   for (int64_t i = 0; i < table.num_sequences(); ++i) {
-    longest = std::max(longest, table.length(i));
+    longest = std::max(longest, first_of(i) + table.length(i));
   }
-  ForwardContext context{table, rotary_.table(first_position + longest), num_batch_tokens};
-  if (first_position > 0) {
-    context.table.positions = context.table.positions + first_position;
+  ForwardContext context{table, rotary_.table(longest), num_batch_tokens};
+  if (!first_positions.empty()) {
+    context.table.positions = table.positions.clone();
+    for (int64_t i = 0; i < table.num_sequences(); ++i) {
+      context.table.positions.narrow(0, table.starts[static_cast<size_t>(i)], table.length(i))
+          .add_(first_of(i));
+    }
   }
   return context;
 }
@@ -84,7 +92,7 @@ ModelOutput LanguageModel::forward(const TokenBatch& batch, const Denominators& 
   check_shape("tokens", batch.tokens, {num_tokens});
   check_shape("labels", batch.labels, {num_tokens});
   check_shape("loss weights", batch.weights, {num_tokens});
-  const ForwardContext context = context_for(batch.table, 0, denominators.tokens);
+  const ForwardContext context = context_for(batch.table, {}, denominators.tokens);
 
   ModelOutput output;
   Placed hidden = embedding_.forward(batch.tokens, residual_placement(num_tokens));
@@ -110,24 +118,55 @@ ModelOutput LanguageModel::forward(const TokenBatch& batch, const Denominators& 
   return output;
 }
 
-at::Tensor LanguageModel::next_logits(const at::Tensor& tokens,
-                                      std::vector<KeyValueCache>& caches) const {
+DecodingCaches LanguageModel::new_caches(int64_t num_sequences) const {
+  return DecodingCaches(layers_.size(),
+                        std::vector<KeyValueCache>(static_cast<size_t>(num_sequences)));
+}
+
+at::Tensor LanguageModel::next_logits(const std::vector<std::vector<int64_t>>& tokens,
+                                      DecodingCaches& caches) const {
   const at::NoGradGuard no_grad;
+  std::vector<int64_t> row;
+  std::vector<int64_t> lengths;
+  std::vector<int64_t> first_positions;
+  std::vector<int64_t> last;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    row.insert(row.end(), tokens[i].begin(), tokens[i].end());
+    lengths.push_back(std::ssize(tokens[i]));
+    first_positions.push_back(caches.at(0).at(i).length);
+    last.push_back(std::ssize(row) - 1);
+  }
+  const auto num_tokens = std::ssize(row);
   const ForwardContext context =
-      context_for(SequenceTable::from_lengths({tokens.size(0)}), caches.at(0).length, 1);
-  Placed hidden = embedding_.forward(tokens, residual_placement(tokens.size(0)));
+      context_for(SequenceTable::from_lengths(lengths), first_positions, 1);
+  Placed hidden = embedding_.forward(at::tensor(row, at::kLong), residual_placement(num_tokens));
   for (size_t i = 0; i < layers_.size(); ++i) {
     RoutingMemo memo;
     hidden = layers_[i]->forward(hidden, context, memo, &caches[i]).hidden;
   }
-  const Placed last = convert(final_norm_.forward(hidden), Placement::invariant(),
-                              embedding_.tensor_group(), {"generate.last_token"});
-  return head_.logits({last.tensor.slice(0, -1), last.placement})[0];
+  const Placed whole = convert(final_norm_.forward(hidden), Placement::invariant(),
+                               embedding_.tensor_group(), {"generate.last_token"});
+  return head_.logits({whole.tensor.index_select(0, at::tensor(last, at::kLong)), whole.placement});
+}
+
+at::Tensor LanguageModel::next_logits(const at::Tensor& tokens,
+                                      std::vector<KeyValueCache>& caches) const {
+  const auto* first = tokens.const_data_ptr<int64_t>();
+  DecodingCaches of_one;
+  for (KeyValueCache& cache : caches) {
+    of_one.push_back({std::move(cache)});
+  }
+  const at::Tensor logits =
+      next_logits({std::vector<int64_t>(first, first + tokens.numel())}, of_one);
+  for (size_t i = 0; i < caches.size(); ++i) {
+    caches[i] = std::move(of_one[i][0]);
+  }
+  return logits[0];
 }
 
 at::Tensor LanguageModel::logits(const TokenBatch& batch) const {
   const at::NoGradGuard no_grad;
-  const ForwardContext context = context_for(batch.table, 0, 1);
+  const ForwardContext context = context_for(batch.table, {}, 1);
   Placed hidden = embedding_.forward(batch.tokens, residual_placement(batch.table.num_tokens));
   for (const auto& layer : layers_) {
     RoutingMemo memo;

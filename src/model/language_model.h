@@ -31,6 +31,9 @@ struct ModelOutput {
 // One RoutingMemo per layer (unused by dense ones).
 using RoutingMemos = std::vector<std::shared_ptr<RoutingMemo>>;
 
+// Keys and values of every layer, of every sequence: caches[layer][sequence].
+using DecodingCaches = std::vector<std::vector<KeyValueCache>>;
+
 // A decoder-only language model, built from a list of layer descriptions.
 // Parameter names: embedding.weight, layers.N.…, final_norm.weight, head.weight.
 class LanguageModel {
@@ -48,8 +51,13 @@ class LanguageModel {
     return forward(batch, denominators, new_memos());
   }
 
-  // Logits of the last token after `tokens` [new tokens] int64 are appended to the sequence that
-  // `caches` (one per layer) hold. [vocab] fp32. For generation: one sequence, no gradient.
+  // Appends `tokens`, some for each sequence, to the sequences that `caches` hold, and returns the
+  // logits that follow each. [sequences, vocab] fp32. For generation: no gradient. Attention does
+  // not cross, so that a sequence among others gives what it gives alone.
+  at::Tensor next_logits(const std::vector<std::vector<int64_t>>& tokens,
+                         DecodingCaches& caches) const;
+  DecodingCaches new_caches(int64_t num_sequences) const;
+  // The same for one sequence: tokens [new tokens] int64, one cache per layer. [vocab] fp32
   at::Tensor next_logits(const at::Tensor& tokens, std::vector<KeyValueCache>& caches) const;
   // Logits of every token of a batch, [tokens, vocab] fp32. No gradient.
   at::Tensor logits(const TokenBatch& batch) const;
@@ -62,7 +70,9 @@ class LanguageModel {
 
  private:
   Placement residual_placement(int64_t num_tokens) const;
-  ForwardContext context_for(const SequenceTable& table, int64_t first_position,
+  // `first_positions`: of each sequence; empty for zeros.
+  ForwardContext context_for(const SequenceTable& table,
+                             const std::vector<int64_t>& first_positions,
                              double num_batch_tokens) const;
   LayerOutput forward_layer(size_t index, const Placed& hidden, const ForwardContext& context,
                             const std::shared_ptr<RoutingMemo>& memo) const;

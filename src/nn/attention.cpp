@@ -100,7 +100,7 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
       output_(make_output(scope, config)) {}
 
 Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
-                          KeyValueCache* cache) const {
+                          std::vector<KeyValueCache>* caches) const {
   const at::Tensor qkv = qkv_.forward(hidden).view({-1, num_heads_ + 2 * num_kv_heads_, head_dim_});
   const auto parts = qkv.split_with_sizes({num_heads_, num_kv_heads_, num_kv_heads_}, 1);
   const auto clipped = [&](const at::Tensor& heads) {
@@ -115,10 +115,20 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
   const at::Tensor v = clipped(parts[2]);
   const AttentionOptions options{.scale = {}, .window = window_};
   at::Tensor attended;
-  if (cache != nullptr) {
-    const int64_t first_position = cache->length;
-    const auto [keys, values] = cache->append(k, v);
-    attended = attention_with_cache(q, keys, values, first_position, options);
+  if (caches != nullptr) {
+    // Sequence by sequence: each has a cache of its own length.
+    std::vector<at::Tensor> parts_attended;
+    for (int64_t i = 0; i < context.table.num_sequences(); ++i) {
+      const int64_t start = context.table.starts[static_cast<size_t>(i)];
+      const int64_t length = context.table.length(i);
+      KeyValueCache& cache = caches->at(static_cast<size_t>(i));
+      const int64_t first_position = cache.length;
+      const auto [keys, values] =
+          cache.append(k.narrow(0, start, length), v.narrow(0, start, length));
+      parts_attended.push_back(
+          attention_with_cache(q.narrow(0, start, length), keys, values, first_position, options));
+    }
+    attended = parts_attended.size() == 1 ? parts_attended[0] : at::cat(parts_attended);
   } else {
     attended = attention(q, k, v, context.table, options).out;
   }

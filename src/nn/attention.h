@@ -1,5 +1,8 @@
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "config/config.h"
 #include "nn/forward_context.h"
 #include "nn/linear.h"
@@ -29,9 +32,10 @@ class Attention {
   // `window`: tokens that a token of this layer sees, itself included; 0 for all before it.
   Attention(const Scope& scope, const Config& config, int64_t window);
 
-  // hidden [tokens, hidden] -> the same, placed as the input. With `cache` the tokens follow those
-  // in the cache (one sequence, no gradient). Collective over tp.
-  Placed forward(const Placed& hidden, const ForwardContext& context, KeyValueCache* cache) const;
+  // hidden [tokens, hidden] -> the same, placed as the input. With `caches`, one per sequence of
+  // the table, the tokens of each follow those in its cache (no gradient). Collective over tp.
+  Placed forward(const Placed& hidden, const ForwardContext& context,
+                 std::vector<KeyValueCache>* caches) const;
 
  private:
   int64_t num_heads_;     // on this rank

@@ -92,8 +92,8 @@ TEST(Generate, ContinuesGreedilyAsTheWholeForwardPassWould) {
     }
     expected += tokenizer->decode({&id, 1});
   }
-  generate(model, *tokenizer, "To be", {.max_tokens = 12, .temperature = 0},
-           [&](const std::string& piece) { text += piece; });
+  generate(model, *tokenizer, {"To be"}, {.max_tokens = 12, .temperature = 0},
+           [&](size_t, const std::string& piece) { text += piece; });
   EXPECT_EQ(text, expected);
   EXPECT_GT(text.size(), 5U);
 }
@@ -109,14 +109,65 @@ TEST(Generate, ForgetsWhatLiesBeforeTheContext) {
   const auto tokenizer = make_tokenizer("bytes");
   const auto next = [&](const std::string& prompt, int64_t context_length) {
     std::string text;
-    generate(model, *tokenizer, prompt,
+    generate(model, *tokenizer, {prompt},
              {.max_tokens = 1, .temperature = 0, .context_length = context_length},
-             [&](const std::string& piece) { text += piece; });
+             [&](size_t, const std::string& piece) { text += piece; });
     return text;
   };
   EXPECT_EQ(next("what was said before, and then this", 8), next("this", 8));
   EXPECT_EQ(next("what was said before, and then this", 8),
             next("something else entirely, then this", 8));
+}
+
+// Prompts of unequal length, whose texts end at different times and outgrow the context.
+TEST(Generate, GivesEachPromptOfABatchWhatItGivesAlone) {
+  Config config = small_config();
+  config.model.vocab_size = 320;
+  for (const Dtypes& dtypes : {Dtypes::fp64(), Dtypes::fp32(), Dtypes::bf16()}) {
+    const std::unique_ptr<Groups> groups = Groups::single();
+    Parameters parameters(*groups, dtypes, 3);
+    const LanguageModel model(parameters, config);
+    const auto tokenizer = make_tokenizer("bytes");
+    const std::vector<std::string> prompts = {"a", "To be, or not to be", "the question", "so",
+                                              "whether it is nobler in the mind"};
+    for (const double temperature : {0.0, 1.0}) {
+      const SamplingOptions options{
+          .max_tokens = 60, .temperature = temperature, .seed = 4, .context_length = 40};
+      std::vector<std::string> streamed(prompts.size());
+      const auto together =
+          generate(model, *tokenizer, prompts, options,
+                   [&](size_t index, const std::string& piece) { streamed[index] += piece; });
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        const auto alone =
+            generate(model, *tokenizer, {prompts[i]}, options, [](size_t, const std::string&) {});
+        EXPECT_EQ(together[i].ids, alone[0].ids) << temperature << " " << prompts[i];
+        EXPECT_EQ(together[i].is_ended, alone[0].is_ended);
+        EXPECT_EQ(together[i].text, streamed[i]);
+        EXPECT_EQ(together[i].is_ended, std::ssize(together[i].ids) < options.max_tokens);
+      }
+    }
+  }
+}
+
+TEST(Generate, GoesOnAfterAnEndOfDocumentWhenAsked) {
+  Config config = small_config();
+  config.model.vocab_size = 320;
+  const std::unique_ptr<Groups> groups = Groups::single();
+  Parameters parameters(*groups, Dtypes::fp64(), 3);
+  const LanguageModel model(parameters, config);
+  const auto tokenizer = make_tokenizer("bytes");
+  // At a high temperature every token comes soon.
+  SamplingOptions options{.max_tokens = 2000, .temperature = 50};
+  const auto none = [](size_t, const std::string&) {};
+  const Generated stopped = generate(model, *tokenizer, {"x"}, options, none)[0];
+  EXPECT_TRUE(stopped.is_ended);
+  EXPECT_LT(stopped.ids.size(), 2000U);
+  options.ignore_end = true;
+  options.max_tokens = std::ssize(stopped.ids) + 10;
+  const Generated on = generate(model, *tokenizer, {"x"}, options, none)[0];
+  EXPECT_FALSE(on.is_ended);
+  EXPECT_EQ(std::ssize(on.ids), options.max_tokens);
+  EXPECT_EQ(on.ids[stopped.ids.size()], tokenizer->end_of_document());
 }
 
 }  // namespace
