@@ -1,23 +1,100 @@
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
 #include "base/error.h"
 #include "commands.h"
+#include "data/document_reader.h"
 #include "data/evaluation_data.h"
+#include "data/tokenize_files.h"
 #include "train/evaluate.h"
 #include "train/trainable_model.h"
 
 namespace switchyard {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct Options {
   std::string model;
-  std::vector<std::string> prefixes;
+  std::vector<std::string> data;
+  std::string key = "text";
   int64_t sequence_length = 0;
   int64_t batch_size = 8;
+  bool as_json = false;
 };
+
+// Data sets made of text files for one evaluation, and removed after it.
+class TokenizedText {
+ public:
+  TokenizedText()
+      : folder_(fs::temp_directory_path() / fmt::format("switchyard_eval_{}", getpid())) {}
+  ~TokenizedText() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  TokenizedText(const TokenizedText&) = delete;
+  TokenizedText& operator=(const TokenizedText&) = delete;
+
+  // The prefix of what was made of a text file; another prefix as it is.
+  std::string prefix_of(const std::string& path, const std::string& key,
+                        const Tokenizer& tokenizer) {
+    if (!text_kind(path, false) || !fs::exists(path)) {
+      return path;
+    }
+    TokenizeOptions options;
+    options.prefix = (folder_ / std::to_string(count_++)).string();
+    options.key = key;
+    tokenize_files({path}, tokenizer, options, [](const TokenizeProgress&) {});
+    return options.prefix;
+  }
+
+ private:
+  fs::path folder_;
+  int64_t count_ = 0;
+};
+
+struct Result {
+  EvalOutcome outcome;
+  int64_t bytes = 0;
+
+  double loss() const { return outcome.loss_sum / outcome.loss_weight; }
+  std::optional<double> bits_per_byte() const {
+    return bytes > 0 ? std::optional(outcome.loss_sum / std::log(2.0) / static_cast<double>(bytes))
+                     : std::nullopt;
+  }
+};
+
+void print(const Result& result, const LoadedModel& loaded) {
+  fmt::print("loss           {:.6f} nats per token\n", result.loss());
+  fmt::print("perplexity     {:.4f}\n", std::exp(result.loss()));
+  if (const auto bits = result.bits_per_byte()) {
+    fmt::print("bits per byte  {:.6f}, over {} bytes\n", *bits, result.bytes);
+  } else {
+    fmt::print("bits per byte  none\n");
+  }
+  fmt::print("tokens         {:.0f}, each once\n", result.outcome.loss_weight);
+  fmt::print("model          {}, step {}\n", loaded.path.string(), loaded.record.step);
+}
+
+void print_json(const Result& result, const LoadedModel& loaded) {
+  nlohmann::ordered_json line;
+  line["loss"] = result.loss();
+  line["loss_sum"] = result.outcome.loss_sum;
+  line["loss_weight"] = result.outcome.loss_weight;
+  line["perplexity"] = std::exp(result.loss());
+  const auto bits = result.bits_per_byte();
+  line["bits_per_byte"] = bits ? nlohmann::ordered_json(*bits) : nlohmann::ordered_json(nullptr);
+  line["bytes"] = result.bytes;
+  line["model"] = loaded.path.string();
+  line["step"] = loaded.record.step;
+  fmt::print("{}\n", line.dump());
+}
 
 ExitCode evaluate_model(const Options& options) {
   const std::unique_ptr<Groups> groups = Groups::single();
@@ -26,16 +103,23 @@ ExitCode evaluate_model(const Options& options) {
       options.sequence_length > 0 ? options.sequence_length : loaded.config.data.sequence_length;
   check<ConfigError>(sequence_length > 0,
                      "the checkpoint does not say data.sequence_length: give --sequence-length");
-  const EvaluationData data("--data", options.prefixes, *loaded.tokenizer, sequence_length,
+  TokenizedText text;
+  std::vector<std::string> prefixes;
+  for (const std::string& path : options.data) {
+    prefixes.push_back(text.prefix_of(path, options.key, *loaded.tokenizer));
+  }
+  const EvaluationData data("--data", prefixes, *loaded.tokenizer, sequence_length,
                             {.documents = document_options(loaded.config.data),
                              .vocab_size = loaded.config.model.vocab_size,
                              .is_tokenizer_stated = true});
-  const EvalOutcome outcome = evaluate(*loaded.model, data, options.batch_size, 0, *groups);
-  const double loss = outcome.loss_sum / outcome.loss_weight;
-  fmt::print("loss        {:.6f} nats per token\n", loss);
-  fmt::print("perplexity  {:.4f}\n", std::exp(loss));
-  fmt::print("tokens      {:.0f}, each once\n", outcome.loss_weight);
-  fmt::print("model       {}, step {}\n", loaded.path.string(), loaded.record.step);
+  Result result;
+  result.outcome = evaluate(*loaded.model, data, options.batch_size, 0, *groups);
+  result.bytes = data.count_label_bytes(*loaded.tokenizer);
+  if (options.as_json) {
+    print_json(result, loaded);
+  } else {
+    print(result, loaded);
+  }
   return ExitCode::kFinished;
 }
 
@@ -47,7 +131,12 @@ void add_eval_command(CLI::App& program, Command& chosen) {
       add_command(program, "eval", "token-weighted loss on held-out data",
                   "switchyard eval runs/quickstart --data .deps/text/heldout_bytes");
   command->add_option("MODEL", options->model, "run directory or checkpoint")->required();
-  command->add_option("--data", options->prefixes, "prefixes of tokenized data")->required();
+  command
+      ->add_option("--data", options->data,
+                   "prefixes of tokenized data, or text files (.txt, .jsonl, and as .gz or .zst)")
+      ->required();
+  command->add_option("--key", options->key, "of the text in a line of .jsonl")
+      ->capture_default_str();
   command
       ->add_option("--sequence-length", options->sequence_length,
                    "tokens of one sequence; 0: as in training")
@@ -56,6 +145,7 @@ void add_eval_command(CLI::App& program, Command& chosen) {
   command->add_option("--batch-size", options->batch_size, "sequences at once")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command->add_flag("--json", options->as_json, "one JSON object");
   command->callback(
       [options, &chosen] { chosen = [options] { return evaluate_model(*options); }; });
 }

@@ -8,6 +8,28 @@
 #include "data/weighted_prefix.h"
 
 namespace switchyard {
+namespace {
+
+// Tokens of a set that are labels with a weight.
+int64_t count_labels(const IndexedDataset& set, const DocumentOptions& options) {
+  if (options.documents == Documents::kJoined && !options.mask_end_of_document) {
+    return set.num_tokens() - 1;
+  }
+  int64_t labels = set.num_tokens();
+  for (int64_t i = 0; i < set.num_documents(); ++i) {
+    labels -= set.document_start(i + 1) > set.document_start(i) ? 1 : 0;  // its first token
+  }
+  return labels;
+}
+
+std::vector<int32_t> read_document(const IndexedDataset& set, int64_t document) {
+  const int64_t start = set.document_start(document);
+  std::vector<int64_t> tokens(static_cast<size_t>(set.document_start(document + 1) - start));
+  set.read(start, tokens);
+  return {tokens.begin(), tokens.end()};
+}
+
+}  // namespace
 
 EvaluationData::EvaluationData(const std::string& source, const std::vector<std::string>& prefixes,
                                const Tokenizer& tokenizer, int64_t sequence_length,
@@ -19,22 +41,41 @@ EvaluationData::EvaluationData(const std::string& source, const std::vector<std:
                        "token once; leave the weight out",
                        source, entry.prefix);
     sets_.push_back(open_dataset(entry.prefix, tokenizer, options));
-    const int64_t num_labels = sets_.back().num_tokens() - 1;
-    check<FileError>(num_labels >= 1,
+    const int64_t num_steps = sets_.back().num_tokens() - 1;
+    check<FileError>(num_steps >= 1,
                      "{} holds {} tokens, evaluation needs at least 2 (a token and the one that "
                      "follows it); add text",
                      entry.prefix, sets_.back().num_tokens());
+    num_labels_ += count_labels(sets_.back(), documents_);
     first_sequence_.push_back(first_sequence_.back() +
-                              (num_labels + sequence_length - 1) / sequence_length);
+                              (num_steps + sequence_length - 1) / sequence_length);
   }
+  check<FileError>(num_labels_ > 0,
+                   "{} holds no token to predict: every document has one token, and none foretells "
+                   "the next (data.documents, data.mask_end_of_document)",
+                   source);
 }
 
-int64_t EvaluationData::num_labels() const {
-  int64_t sum = 0;
+int64_t EvaluationData::count_label_bytes(const Tokenizer& tokenizer) const {
+  const bool is_joined =
+      documents_.documents == Documents::kJoined && !documents_.mask_end_of_document;
+  int64_t bytes = 0;
   for (const IndexedDataset& set : sets_) {
-    sum += set.num_tokens() - 1;
+    bool is_first = true;
+    for (int64_t i = 0; i < set.num_documents(); ++i) {
+      const std::vector<int32_t> ids = read_document(set, i);
+      if (ids.empty()) {
+        continue;
+      }
+      bytes += std::ssize(tokenizer.decode(ids));
+      // The first token of a document, or only of the first, is no label.
+      if (!is_joined || is_first) {
+        bytes -= std::ssize(tokenizer.decode({ids.data(), 1}));
+      }
+      is_first = false;
+    }
   }
-  return sum;
+  return bytes;
 }
 
 TokenBatch EvaluationData::batch(int64_t first, int64_t count) const {

@@ -20,13 +20,17 @@ class EvaluationData {
   // `source` names where `prefixes` were given, as in data.eval. Throws ConfigError for a weight,
   // which would mean nothing here, and for the other mistakes of parse_weighted_prefixes;
   // FileError, naming the prefix, for files that are damaged, were made by another tokenizer or
-  // hold no two tokens.
+  // hold no token that another foretells.
   EvaluationData(const std::string& source, const std::vector<std::string>& prefixes,
                  const Tokenizer& tokenizer, int64_t sequence_length,
                  const DatasetOptions& options = {});
 
   int64_t num_sequences() const { return first_sequence_.back(); }
-  int64_t num_labels() const;  // of joined documents: the weight that a whole evaluation has
+  int64_t num_labels() const { return num_labels_; }  // the weight that a whole evaluation has
+
+  // Bytes of the decoded text of all labels: what bits per byte are counted over. Ends of documents
+  // have no text. Reads all of the data.
+  int64_t count_label_bytes(const Tokenizer& tokenizer) const;
 
   // Stretches first to first + count - 1 in a row of count x sequence_length tokens, which ends in
   // padding where they are short or past the last: every rank gets the same shape, and past
@@ -38,6 +42,7 @@ class EvaluationData {
   std::vector<IndexedDataset> sets_;
   std::vector<int64_t> first_sequence_;  // [sets + 1], counted in stretches of sequence_length
   DocumentOptions documents_;
+  int64_t num_labels_ = 0;
 };
 
 }  // namespace switchyard

@@ -109,5 +109,43 @@ TEST(EvaluationData, SaysWhatIsWrong) {
             "data.eval is empty, expected the prefix of a tokenized data set");
 }
 
+TEST(EvaluationData, CountsLabelsAndTheirBytesAsDocumentsAreTaken) {
+  const std::string prefix =
+      write_dataset(fresh_folder() + "set", {{1, 2, 256}, {}, {3, 256}, {256}, {4, 5, 6, 256}});
+  const auto data = [&](Documents documents, bool is_masked) {
+    return EvaluationData("data.eval", {prefix}, ByteTokenizer(), 3,
+                          {.documents = {documents, is_masked}});
+  };
+  const auto weight = [](const EvaluationData& all) {
+    double sum = 0;
+    for (int64_t i = 0; i < all.num_sequences(); ++i) {
+      sum += all.batch(i, 1).weights.sum().item<double>();
+    }
+    return sum;
+  };
+  // Ten tokens, six of them bytes; the first is no label, or the first of each document.
+  const EvaluationData joined = data(Documents::kJoined, false);
+  EXPECT_EQ(joined.num_labels(), 9);
+  EXPECT_EQ(weight(joined), 9);
+  EXPECT_EQ(joined.count_label_bytes(ByteTokenizer()), 5);
+  for (const EvaluationData& cut :
+       {data(Documents::kJoined, true), data(Documents::kPacked, false)}) {
+    EXPECT_EQ(cut.num_labels(), 6);
+    EXPECT_EQ(weight(cut), 6);
+    EXPECT_EQ(cut.count_label_bytes(ByteTokenizer()), 3);
+  }
+}
+
+TEST(EvaluationData, RefusesDataWithoutATokenToPredict) {
+  const std::string prefix = write_dataset(fresh_folder() + "set", {{1}, {2}, {3}});
+  EXPECT_EQ(
+      error_of<FileError>([&] {
+        EvaluationData("--data", {prefix}, ByteTokenizer(), 3,
+                       {.documents = {Documents::kPacked, false}});
+      }),
+      "--data holds no token to predict: every document has one token, and none foretells the "
+      "next (data.documents, data.mask_end_of_document)");
+}
+
 }  // namespace
 }  // namespace switchyard
