@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -126,6 +127,35 @@ TEST(ToScalars, NamesEveryValueThatExists) {
       {"speed/combine_share", 0.125},
   };
   EXPECT_EQ(to_scalars(metrics), expected);
+}
+
+void add_names(const Json& value, const std::string& prefix, std::set<std::string>& names) {
+  if (value.is_array()) {
+    for (const Json& one : value) {
+      add_names(one, prefix, names);
+    }
+  } else if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) {
+      names.insert(prefix + key);
+      add_names(inner, prefix + key + ".", names);
+    }
+  }
+}
+
+TEST(ToJson, WritesExactlyTheFieldsOfItsPage) {
+  StepMetrics metrics = example();
+  metrics.dropped = {2, 8};
+  metrics.eval_loss = {3.0, 2.0};
+  std::set<std::string> written;
+  add_names(Json::parse(to_json(metrics)), "", written);
+  std::set<std::string> documented;
+  std::ifstream page(SWITCHYARD_SOURCE_DIR "/docs/metrics.md");
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("| `")) {
+      documented.insert(line.substr(3, line.find('`', 3) - 3));
+    }
+  }
+  EXPECT_EQ(documented, written);
 }
 
 class MetricsFileTest : public testing::Test {

@@ -1,0 +1,133 @@
+"""Runs every command of README.md and docs/*.md, in a folder with small texts, data sets and runs of
+the names that the pages use:
+
+    python3 tests/docs_test.py path/to/switchyard
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAM = None  # set by main
+
+# Commands that are not run here, each with its reason.
+SKIPPED = {
+    "make quickstart": "three minutes of training; needs packages and a network",
+    "tools/fetch_torch && cmake --preset release && cmake --build build": "builds the program",
+}
+
+# Words put after a command so that it ends within seconds.
+SHORT = {
+    "train": "train.steps=2 train.minutes=0 data.sequence_length=32 model.hidden_size=16"
+    " model.num_layers=1 moe.num_experts=2 moe.ffn_hidden_size=8",
+    "generate": "--max-tokens 3",
+}
+
+COMMAND = re.compile(r"^(?:    |\t)?((?:build/)?switchyard |make |tools/\w+ ?(?:&&|$|--))")
+
+
+def commands_of(page):
+    """The command lines in indented or fenced blocks, without comments."""
+    commands = []
+    in_fence = False
+    for line in page.read_text().splitlines():
+        if line.startswith("```"):
+            in_fence = not in_fence
+            continue
+        if not (in_fence or line.startswith("    ")) or not COMMAND.match(line):
+            continue
+        command = re.sub(r"\s+#.*$", "", line.strip())
+        commands.append(command)
+    return commands
+
+
+def pages():
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def run(command, folder):
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",  # an untrained model of bytes writes anything
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def make_fixtures(folder):
+    """What the pages take for granted."""
+    (folder / "build").mkdir()
+    (folder / "build/switchyard").symlink_to(PROGRAM)
+    (folder / "recipes").symlink_to(ROOT / "recipes")
+    for name in ("books", "data", ".deps/text"):
+        (folder / name).mkdir(parents=True)
+    text = "\n".join(f"line {i} is {i * i % 97}" for i in range(300))
+    (folder / "books/one.txt").write_text(text)
+    (folder / "books/two.txt").write_text(text[:500])
+    (folder / "pages.jsonl").write_text('{"text": "a page"}\n{"text": "another"}\n')
+    (folder / "prompts.txt").write_text("line\nline 2\n")
+    for name in ("data/books", "data/code", "data/held_out"):
+        make(folder, f"build/switchyard tokenize books/*.txt --out {name}")
+    for name in ("train_bytes", "heldout_bytes"):
+        make(folder, f"build/switchyard tokenize books/*.txt --out .deps/text/{name}")
+    for name in ("mine", "longer", "quickstart"):
+        make(
+            folder,
+            "build/switchyard train recipes/quickstart.yaml checkpoint.every=100"
+            f" run.dir=runs/{name} " + SHORT["train"].replace("steps=2", "steps=100"),
+        )
+
+
+def make(folder, command):
+    done = run(command, folder)
+    if done.returncode != 0:
+        sys.exit(f"fixture: {command}\n{done.stdout}{done.stderr}")
+
+
+class DocsTest(unittest.TestCase):
+    def test_every_command_runs(self):
+        num_run = 0
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            make_fixtures(folder)
+            for page in pages():
+                for command in commands_of(page):
+                    if command in SKIPPED:
+                        continue
+                    with self.subTest(page=page.name, command=command):
+                        self.check(command, folder)
+                        num_run += 1
+        self.assertGreater(num_run, 5)
+
+    def check(self, command, folder):
+        line = command
+        if line.startswith("switchyard "):
+            line = "build/" + line
+        word = line.split()[1]
+        if word == "tokenize":
+            line += " --force"
+        if word == "train":
+            # A run of its own, as the fixtures' are over; what SHORT gives is given once.
+            given = [word.split("=")[0] for word in SHORT["train"].split()] + ["run.dir"]
+            line = " ".join(word for word in line.split() if word.split("=")[0] not in given)
+            line += f" run.dir=runs/of_docs_{len(list((folder / 'runs').iterdir()))}"
+        if word in SHORT:
+            line += " " + SHORT[word]
+        done = run(line, folder)
+        self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}{done.stderr}")
+
+    def test_skipped_commands_exist(self):
+        found = {command for page in pages() for command in commands_of(page)}
+        self.assertEqual(set(SKIPPED) - found, set(), "skipped, but in no page")
+
+
+if __name__ == "__main__":
+    PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
