@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -11,6 +12,8 @@
 #include "base/error.h"
 #include "base/shape.h"
 #include "ops/float_types.h"
+#include "ops/grouped_gemm.h"
+#include "ops/kernel_types.h"
 #include "ops/lanes.h"
 
 namespace switchyard {
@@ -146,34 +149,88 @@ at::Tensor weighted_sum(const at::Tensor& losses, const at::Tensor& token_weight
   return at::full({}, total, losses.options());
 }
 
-// hidden x weight^T, in fp32 for bf16.
-at::Tensor chunk_logits(const at::Tensor& hidden, const at::Tensor& weight) {
-  if (hidden.scalar_type() == at::kBFloat16) {
-    return at::mm(hidden.to(at::kFloat), weight.to(at::kFloat).t());
-  }
-  return at::mm(hidden, weight.t());
-}
+// The three products of a chunk, T being the dtype of hidden and weight.
+template <class T>
+struct ChunkProducts {
+  const TypedKernels<T>& kernels;
+  const T* weight;  // [vocab, hidden]
+  int64_t vocab;
+  int64_t hidden_size;
 
-struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& hidden,
-                               const at::Tensor& weight, const at::Tensor& labels,
-                               const at::Tensor& token_weights, const VocabReduce& reduce,
-                               bool needs_gradient) {
-    const int64_t tokens = hidden.size(0);
-    const at::TensorOptions options = token_weights.options();
-    at::Tensor token_losses = at::empty({tokens}, options);
-    at::Tensor grad_hidden;
-    at::Tensor grad_weight;
-    if (needs_gradient) {
-      grad_hidden = at::empty_like(hidden);
-      grad_weight = at::zeros(weight.sizes(), options);
+  // logits [chunk, vocab] = hidden x weight^T, unrounded.
+  void logits(const T* hidden, int64_t chunk, Sum<T>* to) const {
+    multiply_all(kernels, {MatrixProduct<T>{.a = hidden,
+                                            .a_stride = hidden_size,
+                                            .b = weight,
+                                            .b_stride = hidden_size,
+                                            .b_transposed = true,
+                                            .c = nullptr,
+                                            .c_stride = vocab,
+                                            .m = chunk,
+                                            .n = vocab,
+                                            .k = hidden_size,
+                                            .wide_c = to}});
+  }
+
+  // grad_hidden [chunk, hidden] = gradient x weight; grad_weight [vocab, hidden] += gradient^T x
+  // hidden. Either may be null.
+  void backward(const T* gradient, const T* hidden, int64_t chunk, T* grad_hidden,
+                Sum<T>* grad_weight) const {
+    std::vector<MatrixProduct<T>> products;
+    if (grad_hidden != nullptr) {
+      products.push_back({.a = gradient,
+                          .a_stride = vocab,
+                          .b = weight,
+                          .b_stride = hidden_size,
+                          .c = grad_hidden,
+                          .c_stride = hidden_size,
+                          .m = chunk,
+                          .n = hidden_size,
+                          .k = vocab});
     }
-    const int64_t chunk_tokens = tokens_per_chunk(weight.size(0));
-    for (int64_t start = 0; start < tokens; start += chunk_tokens) {
-      const int64_t chunk = std::min(chunk_tokens, tokens - start);
-      const at::Tensor chunk_hidden = hidden.narrow(0, start, chunk);
+    if (grad_weight != nullptr) {
+      products.push_back({.a = gradient,
+                          .a_stride = vocab,
+                          .a_transposed = true,
+                          .b = hidden,
+                          .b_stride = hidden_size,
+                          .c = nullptr,
+                          .c_stride = hidden_size,
+                          .m = vocab,
+                          .n = hidden_size,
+                          .k = chunk,
+                          .wide_c = grad_weight,
+                          .accumulate = true});
+    }
+    multiply_all(kernels, products);
+  }
+};
+
+struct Gradients {
+  at::Tensor hidden;  // undefined where not wanted
+  at::Tensor weight;  // fp32 for bf16
+};
+
+// Fills `token_losses` and adds to the gradients, chunk by chunk.
+void run_chunks(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                const at::Tensor& token_weights, const VocabReduce& reduce,
+                at::Tensor& token_losses, Gradients& grads) {
+  const int64_t vocab = weight.size(0);
+  const int64_t chunk_tokens = std::min(tokens_per_chunk(vocab), hidden.size(0));
+  const bool needs_gradient = grads.hidden.defined() || grads.weight.defined();
+  at::Tensor logits_buffer = at::empty({chunk_tokens, vocab}, token_weights.options());
+  at::Tensor gradient_buffer = hidden.scalar_type() == at::kBFloat16 && needs_gradient
+                                   ? at::empty({chunk_tokens, vocab}, hidden.options())
+                                   : logits_buffer;
+  visit_kernels(hidden.scalar_type(), [&](const auto& kernels) {
+    using T = Value<decltype(kernels)>;
+    const ChunkProducts<T> products{kernels, values_of<T>(weight), vocab, hidden.size(1)};
+    for (int64_t start = 0; start < hidden.size(0); start += chunk_tokens) {
+      const int64_t chunk = std::min(chunk_tokens, hidden.size(0) - start);
+      const T* chunk_hidden = values_of<T>(hidden) + start * hidden.size(1);
       const at::Tensor chunk_labels = labels.narrow(0, start, chunk);
-      at::Tensor logits = chunk_logits(chunk_hidden, weight);
+      at::Tensor logits = logits_buffer.narrow(0, 0, chunk);
+      products.logits(chunk_hidden, chunk, mutable_values_of<Sum<T>>(logits));
       at::Tensor largest = row_max(logits);
       if (reduce.max) {
         reduce.max(largest);
@@ -183,37 +240,56 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
         reduce.sum(sums);
       }
       write_losses(sums, chunk_labels, token_losses.narrow(0, start, chunk));
-      if (needs_gradient) {
-        at::Tensor gradient = hidden.scalar_type() == at::kBFloat16
-                                  ? at::empty(logits.sizes(), hidden.options())
-                                  : logits;
-        exponentials_to_gradient(logits, sums, chunk_labels, token_weights.narrow(0, start, chunk),
-                                 reduce.vocab_offset, gradient);
-        grad_hidden.narrow(0, start, chunk).copy_(at::mm(gradient, weight));
-        if (hidden.scalar_type() == at::kBFloat16) {
-          grad_weight.addmm_(gradient.t().to(at::kFloat), chunk_hidden.to(at::kFloat));
-        } else {
-          grad_weight.addmm_(gradient.t(), chunk_hidden);
-        }
+      if (!needs_gradient) {
+        continue;
       }
+      at::Tensor gradient = gradient_buffer.narrow(0, 0, chunk);
+      exponentials_to_gradient(logits, sums, chunk_labels, token_weights.narrow(0, start, chunk),
+                               reduce.vocab_offset, gradient);
+      products.backward(values_of<T>(gradient), chunk_hidden, chunk,
+                        grads.hidden.defined()
+                            ? mutable_values_of<T>(grads.hidden) + start * hidden.size(1)
+                            : nullptr,
+                        grads.weight.defined() ? mutable_values_of<Sum<T>>(grads.weight) : nullptr);
     }
-    if (needs_gradient) {
-      ctx->save_for_backward({grad_hidden, grad_weight});
-      ctx->saved_data["weight_type"] = static_cast<int64_t>(weight.scalar_type());
+  });
+}
+
+// value x factor in the dtype `type`, without a pass over it where nothing would change.
+at::Tensor scaled(const at::Tensor& value, const at::Tensor& factor, at::ScalarType type) {
+  if (!value.defined()) {
+    return {};
+  }
+  if (factor.item<double>() == 1) {
+    return value.to(type);
+  }
+  return value.scalar_type() == type ? value * factor.to(type) : (value * factor).to(type);
+}
+
+struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& hidden,
+                               const at::Tensor& weight, const at::Tensor& labels,
+                               const at::Tensor& token_weights, const VocabReduce& reduce,
+                               bool needs_grad_hidden, bool needs_grad_weight) {
+    at::Tensor token_losses = at::empty({hidden.size(0)}, token_weights.options());
+    Gradients grads;
+    if (needs_grad_hidden) {
+      grads.hidden = at::empty_like(hidden);
     }
+    if (needs_grad_weight) {
+      grads.weight = at::zeros(weight.sizes(), token_weights.options());
+    }
+    run_chunks(hidden, weight, labels, token_weights, reduce, token_losses, grads);
+    ctx->save_for_backward({grads.hidden, grads.weight});
+    ctx->saved_data["type"] = static_cast<int64_t>(weight.scalar_type());
     ctx->mark_non_differentiable({token_losses});
     return {weighted_sum(token_losses, token_weights), token_losses};
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const auto type = static_cast<at::ScalarType>(ctx->saved_data["weight_type"].toInt());
-    return {saved[0] * grads[0].to(saved[0].scalar_type()),
-            (saved[1] * grads[0]).to(type),
-            {},
-            {},
-            {},
-            {}};
+    const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
+    return {scaled(saved[0], grads[0], type), scaled(saved[1], grads[0], type), {}, {}, {}, {}, {}};
   }
 };
 
@@ -317,11 +393,10 @@ CrossEntropyOutput linear_cross_entropy(const at::Tensor& hidden, const at::Tens
   const at::Tensor whole_labels = labels.contiguous();
   check_labels(whole_labels, hidden.size(0),
                reduce.vocab_size < 0 ? weight.size(0) : reduce.vocab_size);
-  const bool needs_gradient =
-      at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
-  const variable_list out =
-      LinearCrossEntropy::apply(hidden.contiguous(), weight.contiguous(), whole_labels,
-                                token_weights.contiguous(), reduce, needs_gradient);
+  const bool grad_mode = at::GradMode::is_enabled();
+  const variable_list out = LinearCrossEntropy::apply(
+      hidden.contiguous(), weight.contiguous(), whole_labels, token_weights.contiguous(), reduce,
+      grad_mode && hidden.requires_grad(), grad_mode && weight.requires_grad());
   return {out[0], out[1]};
 }
 
