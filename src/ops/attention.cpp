@@ -53,6 +53,18 @@ AttentionOutput forward_over(const at::Tensor& q, const at::Tensor& k, const at:
   return output;
 }
 
+at::Tensor decode_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const AttentionSpan& span, double scale, int64_t window) {
+  at::Tensor out = at::empty(q.sizes(), q.options());
+  visit_float_type(q.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    attention_decode(AttentionDecodeArrays<T>{rows_of<const T>(q), rows_of<const T>(k),
+                                              rows_of<const T>(v), rows_of<T>(out)},
+                     shape_of(q, k, scale, window), span);
+  });
+  return out;
+}
+
 // Each sequence attends to itself.
 std::vector<AttentionSpan> spans_of(const std::vector<int64_t>& starts) {
   std::vector<AttentionSpan> spans;
@@ -172,9 +184,14 @@ at::Tensor attention_with_cache(const at::Tensor& q, const at::Tensor& k, const 
                            .first_key = first_key,
                            .num_keys = first_position + q.size(0) - first_key,
                            .seen_by_first = first_position + 1 - first_key};
-  return forward_over(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
-                      with_adjacent_head_dim(v), {span}, scale_of(q, options), options.window)
-      .out;
+  constexpr int64_t kFewQueries = 4;  // more share what packing costs
+  const double scale = scale_of(q, options);
+  return q.size(0) <= kFewQueries
+             ? decode_over(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
+                           with_adjacent_head_dim(v), span, scale, options.window)
+             : forward_over(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
+                            with_adjacent_head_dim(v), {span}, scale, options.window)
+                   .out;
 }
 
 }  // namespace switchyard

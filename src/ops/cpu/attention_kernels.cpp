@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include <immintrin.h>
@@ -99,6 +100,25 @@ void attention_backward(const AttentionBackwardArrays<T>& arrays, const Attentio
   }
 }
 
+template <class T>
+void attention_decode(const AttentionDecodeArrays<T>& arrays, const AttentionShape& shape,
+                      const AttentionSpan& span) {
+  switch (vector_set()) {
+    case VectorSet::kAvx512:
+      return avx512::decode(arrays, shape, span);
+    case VectorSet::kAvx2:
+      return avx2::decode(arrays, shape, span);
+    case VectorSet::kAny:
+      return any_x86::decode(arrays, shape, span);
+  }
+}
+
+template void attention_decode(const AttentionDecodeArrays<double>&, const AttentionShape&,
+                               const AttentionSpan&);
+template void attention_decode(const AttentionDecodeArrays<float>&, const AttentionShape&,
+                               const AttentionSpan&);
+template void attention_decode(const AttentionDecodeArrays<at::BFloat16>&, const AttentionShape&,
+                               const AttentionSpan&);
 template void attention_forward(const AttentionForwardArrays<double>&, const AttentionShape&,
                                 const std::vector<AttentionSpan>&);
 template void attention_forward(const AttentionForwardArrays<float>&, const AttentionShape&,

@@ -51,6 +51,12 @@ struct AttentionBackwardArrays {
   HeadRows<T> grad_q, grad_k, grad_v;
 };
 
+template <class T>
+struct AttentionDecodeArrays {
+  HeadRows<const T> q, k, v;
+  HeadRows<T> out;
+};
+
 // Attention over spans, each on its own; rows of no span are not written. Parallel over spans,
 // heads and slices of queries, cut by shape only: the same bits for every number of threads, and
 // for a span alone or among others. Compiled for AVX-512, AVX2 with FMA, and any x86-64; the best
@@ -63,5 +69,12 @@ void attention_forward(const AttentionForwardArrays<T>& arrays, const AttentionS
 template <class T>
 void attention_backward(const AttentionBackwardArrays<T>& arrays, const AttentionShape& shape,
                         const std::vector<AttentionSpan>& spans);
+
+// Forward attention over one span for few queries: packs nothing, so that its cost is one pass over
+// keys and values per query of a group. Its sums are taken in another order than
+// attention_forward's.
+template <class T>
+void attention_decode(const AttentionDecodeArrays<T>& arrays, const AttentionShape& shape,
+                      const AttentionSpan& span);
 
 }  // namespace switchyard
