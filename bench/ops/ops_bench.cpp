@@ -2,8 +2,6 @@
 // in the same run. Every figure is the best of runs in turn: what the code can do, with little from
 // whatever else the machine does. Usage: ops_bench [threads]
 
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -15,6 +13,7 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "bench/ops/compare.h"
 #include "ops/activation.h"
 #include "ops/cpu/kernels.h"
 #include "ops/dense_linear.h"
@@ -34,42 +33,6 @@ struct Layer {
   int64_t top_k;
   int64_t ffn;
 };
-
-struct Contender {
-  std::string name;
-  std::function<void()> run;
-};
-
-double seconds_of(const std::function<void()>& run) {
-  const auto start = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// One line: the first contender's time and rate, and how many times longer the others take.
-void compare(const std::string& work, double amount, const std::string& unit,
-             const std::vector<Contender>& contenders) {
-  constexpr int kRounds = 30;
-  std::vector<std::vector<double>> times(contenders.size());
-  for (int round = 0; round < kRounds; ++round) {
-    for (size_t i = 0; i < contenders.size(); ++i) {
-      times[i].push_back(seconds_of(contenders[i].run));
-    }
-  }
-  std::string line;
-  double ours = 0;
-  for (size_t i = 0; i < contenders.size(); ++i) {
-    const double best = *std::min_element(times[i].begin(), times[i].end());
-    if (i == 0) {
-      ours = best;
-      line =
-          fmt::format("{:34} {:8.3f} ms {:7.1f} {}", work, 1e3 * best, amount / best / 1e9, unit);
-    } else {
-      line += fmt::format("   {} x{:.2f}", contenders[i].name, best / ours);
-    }
-  }
-  fmt::print("{}\n", line);
-}
 
 class LayerBench {
  public:
