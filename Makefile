@@ -2,7 +2,7 @@
 TORCH := $(CURDIR)/.deps/torch-$(shell cat cmake/torch_version)/torch
 JOBS := $(shell nproc)
 
-.PHONY: help setup build test quickstart debug asan tsan check format clean
+.PHONY: help setup build test quickstart bench debug asan tsan check format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,12 @@ test: ## build, tools/check and all tests
 
 quickstart: build ## train a small Mixture-of-Experts model on real text, in three minutes
 	@tools/quickstart
+
+bench: setup ## time training steps against transformers and megatron-core, in turn (fetches 6 GB once)
+	@tools/configure release $(TORCH)
+	@cmake --build build --target bench_train_step
+	@python3 bench/compare_steps.py --ours build/bench/bench_train_step \
+	  --python "$${PEERS_PYTHON:-$$(tools/peers)}" $(BENCH)
 
 debug: setup ## all tests without optimisation, with every new buffer filled with NaN (build-debug/)
 	@tools/configure debug $(TORCH)
