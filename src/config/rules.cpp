@@ -329,12 +329,20 @@ std::string order_names_every_axis(const Config& config) {
                 order);
 }
 
+std::string tensor_ranks_share_heads(const Config& config) {
+  return multiple_of("model.num_attention_heads", config.model.num_attention_heads,
+                     "parallel.tensor_size", config.parallel.tensor_size);
+}
+
+// Where there are fewer key and value heads than ranks, several ranks use one.
 std::string tensor_ranks_share_query_groups(const Config& config) {
-  const ModelConfig& model = config.model;
-  const bool is_derived = model.num_query_groups == 0;
-  return multiple_of(is_derived ? "model.num_attention_heads" : "model.num_query_groups",
-                     model.query_groups(), "parallel.tensor_size", config.parallel.tensor_size,
-                     ": copies of key and value heads are not built yet");
+  const int64_t groups = config.model.query_groups();
+  const int64_t ranks = config.parallel.tensor_size;
+  return unless(
+      !tensor_ranks_share_heads(config).empty() || groups % ranks == 0 || ranks % groups == 0,
+      "model.num_query_groups ({}) must be a multiple or a divisor of "
+      "parallel.tensor_size ({})",
+      groups, ranks);
 }
 
 std::string tensor_ranks_share_vocabulary(const Config& config) {
@@ -601,6 +609,7 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       no_virtual_pipeline_yet(config),
       no_context_parallelism_yet(config),
       order_names_every_axis(config),
+      tensor_ranks_share_heads(config),
       tensor_ranks_share_query_groups(config),
       tensor_ranks_share_vocabulary(config),
       tensor_ranks_share_dense_layers(config),

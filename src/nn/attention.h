@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct KeyValueCache {
 // [heads, head_dim, hidden], k and v [kv_heads, head_dim, hidden], o [hidden, heads, head_dim];
 // where the settings ask for them q_bias [heads, head_dim], k_bias and v_bias
 // [kv_heads, head_dim], o_bias [hidden], q_norm and k_norm (qk_norm.h).
+//
+// Where tp has more ranks than there are key/value heads, every rank holds and computes all of
+// them, and attends to the one that its queries share.
 class Attention {
  public:
   // `window`: tokens that a token of this layer sees, itself included; 0 for all before it.
@@ -38,8 +42,9 @@ class Attention {
                  std::vector<KeyValueCache>* caches) const;
 
  private:
-  int64_t num_heads_;     // on this rank
-  int64_t num_kv_heads_;  // on this rank
+  int64_t num_heads_;                    // on this rank
+  int64_t num_kv_heads_;                 // on this rank
+  std::optional<int64_t> used_kv_head_;  // where all are on this rank and it needs one
   int64_t head_dim_;
   int64_t window_;
   double clip_;  // 0: off

@@ -21,14 +21,14 @@ ColumnLinear::ColumnLinear(const Scope& scope, std::vector<ParameterSpec> pieces
                            int64_t in_features, const Site& input_site,
                            std::vector<ParameterSpec> biases)
     : tensor_group_(scope.groups().tensor()), input_site_(input_site) {
-  int64_t out_features = 0;
+  int64_t out_features = 0;  // on this rank
   for (const ParameterSpec& piece : pieces) {
-    out_features += numel(piece.shape) / in_features;
+    const bool is_cut = piece.tensor.kind == PlacementKind::kSharded;
+    out_features += numel(piece.shape) / in_features / (is_cut ? tensor_group_.size() : 1);
   }
-  weight_ = scope.parameters.declare(std::move(pieces),
-                                     {out_features / tensor_group_.size(), in_features});
+  weight_ = scope.parameters.declare(std::move(pieces), {out_features, in_features});
   if (!biases.empty()) {
-    bias_ = scope.parameters.declare(std::move(biases), {out_features / tensor_group_.size()});
+    bias_ = scope.parameters.declare(std::move(biases), {out_features});
   }
 }
 

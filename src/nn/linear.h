@@ -15,7 +15,8 @@ namespace switchyard {
 // collective over tp where the placements differ.
 
 // y = x W^T with the output features cut over tp. Several logical parameters may lie one after the
-// other in W, each cut on its own (q, k and v; gate and up), so that one GEMM serves them.
+// other in W, each cut on its own (q, k and v; gate and up), so that one GEMM serves them. One that
+// is replicated instead gives all of its features on every rank.
 class ColumnLinear {
  public:
   // The last dim of each piece is in_features; all other dims together are its output features.
@@ -23,14 +24,14 @@ class ColumnLinear {
   ColumnLinear(const Scope& scope, std::vector<ParameterSpec> pieces, int64_t in_features,
                const Site& input_site, std::vector<ParameterSpec> biases = {});
 
-  // input [tokens, in] invariant over tp, or sharded by tokens -> [tokens, out/tp]
+  // input [tokens, in] invariant over tp, or sharded by tokens -> [tokens, out here]
   at::Tensor forward(const Placed& input) const;
 
  private:
   const Group& tensor_group_;
   Site input_site_;
-  at::Tensor weight_;  // [out/tp, in]
-  at::Tensor bias_;    // [out/tp]; undefined without
+  at::Tensor weight_;  // [out here, in]
+  at::Tensor bias_;    // [out here]; undefined without
 };
 
 // y = x W^T with the input features cut over tp: each rank makes a part of the sum.

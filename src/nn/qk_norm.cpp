@@ -8,7 +8,7 @@ namespace switchyard {
 namespace {
 
 at::Tensor declare_weight(const Scope& scope, const Config& config, const std::string& name,
-                          int64_t num_heads) {
+                          int64_t num_heads, HeadsHere heads_here) {
   const int64_t head_dim = config.model.head_size();
   ParameterSpec spec;
   spec.name = scope.name(name);
@@ -24,6 +24,10 @@ at::Tensor declare_weight(const Scope& scope, const Config& config, const std::s
       return scope.parameters.declare({spec}, {head_dim});
     case QkNormKind::kFull:
       spec.shape = {num_heads, head_dim};
+      if (heads_here == HeadsHere::kAll) {
+        spec.tensor = Placement::replicated();
+        return scope.parameters.declare({spec}, {num_heads * head_dim});
+      }
       spec.tensor = Placement::sharded(0, num_heads);
       return scope.parameters.declare({spec},
                                       {num_heads / scope.groups().tensor().size() * head_dim});
@@ -34,13 +38,14 @@ at::Tensor declare_weight(const Scope& scope, const Config& config, const std::s
 }  // namespace
 
 QkNorm::QkNorm(const Scope& scope, const Config& config, const std::string& name, int64_t num_heads,
-               const Site& site)
+               HeadsHere heads_here, const Site& site)
     : tensor_group_(scope.groups().tensor()),
       site_(site),
       kind_(config.attention.qk_norm),
+      heads_here_(heads_here),
       num_features_(num_heads * config.model.head_size()),
       epsilon_(config.model.norm_epsilon),
-      weight_(declare_weight(scope, config, name, num_heads)) {}
+      weight_(declare_weight(scope, config, name, num_heads, heads_here)) {}
 
 at::Tensor QkNorm::forward(const at::Tensor& heads) const {
   switch (kind_) {
@@ -56,7 +61,7 @@ at::Tensor QkNorm::forward(const at::Tensor& heads) const {
 
 // features [tokens, heads/tp * head_dim]
 at::Tensor QkNorm::over_all_heads(const at::Tensor& features) const {
-  if (tensor_group_.size() == 1) {
+  if (tensor_group_.size() == 1 || heads_here_ == HeadsHere::kAll) {
     return rms_norm(features, weight_, epsilon_);
   }
   const auto type = features.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

@@ -303,16 +303,25 @@ TEST(Rules, TheOrderNamesEveryAxis) {
   EXPECT_EQ(broken_by([](Config& c) { c.parallel.order = "pp-dp-ep-cp-tp"; }), Lines{});
 }
 
-TEST(Rules, TensorRanksShareQueryGroups) {
-  EXPECT_EQ(broken_by([](Config& c) {
-              c.model.num_query_groups = 2;
-              c.parallel.tensor_size = 4;
-            }),
-            Lines{"model.num_query_groups (2) must be a multiple of parallel.tensor_size (4): "
-                  "copies of key and value heads are not built yet"});
+TEST(Rules, TensorRanksShareHeads) {
   EXPECT_EQ(broken_by([](Config& c) { c.parallel.tensor_size = 8; }),
-            Lines{"model.num_attention_heads (4) must be a multiple of parallel.tensor_size (8): "
-                  "copies of key and value heads are not built yet"});
+            Lines{"model.num_attention_heads (4) must be a multiple of parallel.tensor_size (8)"});
+}
+
+TEST(Rules, TensorRanksShareQueryGroups) {
+  const auto with_groups = [](int64_t groups) {
+    return broken_by([=](Config& c) {
+      c.model.num_attention_heads = 12;
+      c.model.head_dim = 16;
+      c.model.num_query_groups = groups;
+      c.parallel.tensor_size = 4;
+    });
+  };
+  EXPECT_EQ(with_groups(4), Lines{});
+  EXPECT_EQ(with_groups(2), Lines{});
+  EXPECT_EQ(with_groups(1), Lines{});
+  EXPECT_EQ(with_groups(3), Lines{"model.num_query_groups (3) must be a multiple or a divisor of "
+                                  "parallel.tensor_size (4)"});
 }
 
 TEST(Rules, ExpertTensorRanksShareTheBias) {

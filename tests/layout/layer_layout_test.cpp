@@ -254,6 +254,8 @@ const std::vector<Layout>& layouts() {
        .expert = 2,
        .expert_tensor = 2,
        .sequence_parallel = true},
+      {.name = "tp4", .world_size = 4, .tensor = 4},  // more ranks than key/value heads
+      {.name = "tp4_sp", .world_size = 4, .tensor = 4, .sequence_parallel = true},
   };
   return all;
 }

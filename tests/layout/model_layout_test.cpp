@@ -111,6 +111,8 @@ const std::vector<Layout>& layouts() {
        .tensor = 2,
        .expert = 4,
        .sequence_parallel = true},
+      {.name = "tp4", .world_size = 4, .tensor = 4},  // more ranks than key/value heads
+      {.name = "tp4_sp", .world_size = 4, .tensor = 4, .sequence_parallel = true},
   };
   return all;
 }
