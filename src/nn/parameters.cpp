@@ -195,8 +195,20 @@ void ParameterStorage::publish_master() {
   }
 }
 
-Parameters::Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed)
-    : groups_(groups), dtypes_(dtypes), seed_(seed) {}
+Parameters::Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed, FirstValues first_values)
+    : groups_(groups), dtypes_(dtypes), seed_(seed), first_values_(first_values) {}
+
+at::Tensor Parameters::first_values_of(const Parameter& piece) const {
+  switch (first_values_) {
+    case FirstValues::kInitial:
+      return piece.initial_values(seed_, dtypes_.master);
+    case FirstValues::kUnset:
+      return at::full(piece.local_shape(), NAN, dtypes_.master);
+    case FirstValues::kNone:
+      break;
+  }
+  return at::empty(piece.local_shape(), at::TensorOptions(dtypes_.master).device(at::kMeta));
+}
 
 void Parameters::check_name_is_free(const std::string& name) const {
   for (const auto& storage : storages_) {
@@ -219,7 +231,7 @@ at::Tensor Parameters::declare(std::vector<ParameterSpec> pieces,
       check<ConfigError>(piece.name() != spec.name, kNameTaken, spec.name);
     }
     storage->pieces.emplace_back(std::move(spec), groups_);
-    values.push_back(storage->pieces.back().initial_values(seed_, dtypes_.master).view({-1}));
+    values.push_back(first_values_of(storage->pieces.back()).view({-1}));
   }
   const at::Tensor whole = values.size() == 1 ? values[0] : at::cat(values);
   check<ShapeError>(whole.numel() == product(local_shape),

@@ -113,12 +113,20 @@ struct Buffer {
   at::Tensor tensor;
 };
 
+// What a declared parameter holds at first.
+enum class FirstValues {
+  kInitial,  // as its Init says
+  kUnset,    // NaN, until it is loaded: an element that nothing fills shows
+  kNone,     // no memory: to learn what parameters a model has
+};
+
 // Every parameter and buffer of a model on one rank, in order of declaration. The model's modules
 // declare them as they are built and keep the leaf; optimizer, checkpoint and planner read this
 // list.
 class Parameters {
  public:
-  Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed);
+  Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed,
+             FirstValues first_values = FirstValues::kInitial);
 
   // Declares logical parameters that share one buffer, and returns the leaf in `local_shape`
   // (its elements: the pieces end to end). Throws ConfigError when a cut dim does not divide
@@ -138,10 +146,12 @@ class Parameters {
 
  private:
   void check_name_is_free(const std::string& name) const;
+  at::Tensor first_values_of(const Parameter& piece) const;
 
   const Groups& groups_;
   Dtypes dtypes_;
   uint64_t seed_;
+  FirstValues first_values_;
   std::vector<std::unique_ptr<ParameterStorage>> storages_;
   std::vector<Buffer> buffers_;
 };
