@@ -16,6 +16,35 @@ void throw_lines(const std::vector<std::string>& lines) {
   check<ConfigError>(lines.empty(), "{}", fmt::join(lines, "\n"));
 }
 
+Reader read(const std::string& path, const std::vector<std::string>& overrides,
+            const GivenSettings& given) {
+  Reader reader;
+  reader.read_given(given);
+  reader.read_file(path);
+  for (const std::string& text : overrides) {
+    reader.read_override(text);
+  }
+  return reader;
+}
+
+void check_binding(const LoadedConfig& loaded, const GivenSettings& given) {
+  Reader reader;
+  reader.read_given(given);
+  std::vector<std::string> lines;
+  for (const std::string& name : given.binding) {
+    const Setting& setting = *find_setting(name);
+    const std::string wanted = setting.print(loaded.config);
+    const std::string bound = setting.print(reader.config());
+    if (wanted != bound) {
+      lines.push_back(
+          fmt::format("{} is {} [{}], in the model to start from it is {} [{}]: remove "
+                      "the setting, or start from another model",
+                      name, wanted, loaded.origins.of(name), bound, given.origin));
+    }
+  }
+  throw_lines(lines);
+}
+
 LoadedConfig result_of(const Reader& reader) {
   throw_lines(reader.mistakes());
   return {reader.config(), reader.origins(), warnings_about(reader.config(), reader.origins())};
@@ -49,14 +78,11 @@ std::string with_origins(const std::string& line, const Origins& origins) {
 }  // namespace
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
-                         ConfigUse use) {
-  Reader reader;
-  reader.read_file(path);
-  for (const std::string& text : overrides) {
-    reader.read_override(text);
-  }
+                         ConfigUse use, const GivenSettings& given) {
+  Reader reader = read(path, overrides, given);
   reader.require_settings(use);
   LoadedConfig loaded = result_of(reader);
+  check_binding(loaded, given);
   check_config(loaded, use);
   return loaded;
 }
@@ -70,13 +96,9 @@ LoadedConfig load_config_text(const std::string& text, const std::string& label,
   return loaded;
 }
 
-LoadedConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
-  Reader reader;
-  reader.read_file(path);
-  for (const std::string& text : overrides) {
-    reader.read_override(text);
-  }
-  return result_of(reader);
+LoadedConfig read_config(const std::string& path, const std::vector<std::string>& overrides,
+                         const GivenSettings& given) {
+  return result_of(read(path, overrides, given));
 }
 
 void check_config(const LoadedConfig& loaded, ConfigUse use) {

@@ -58,7 +58,13 @@ std::optional<RawValue> raw_value(const YAML::Node& node) {
   return raw;
 }
 
-// The value of an override: a list when it is written as one, `[a, b]`.
+std::string advice(const std::string& meant) {
+  return meant.empty() ? "; `switchyard config keys` lists all settings"
+                       : fmt::format("; did you mean {}?", meant);
+}
+
+}  // namespace
+
 RawValue raw_value(const std::string& text) {
   if (text.size() >= 2 && text.front() == '[' && text.back() == ']') {
     try {
@@ -71,13 +77,6 @@ RawValue raw_value(const std::string& text) {
   }
   return {{text}, false};
 }
-
-std::string advice(const std::string& meant) {
-  return meant.empty() ? "; `switchyard config keys` lists all settings"
-                       : fmt::format("; did you mean {}?", meant);
-}
-
-}  // namespace
 
 void Reader::read_file(const std::string& path) {
   read_document(read_text(path), path);
@@ -238,7 +237,8 @@ void Reader::unknown_key(const std::string& name, const std::string& meant,
 void Reader::store(const Setting& setting, const RawValue& raw, const std::string& origin) {
   origins_.set(setting.name, origin);
   std::string problem = setting.read(raw, config_);
-  if (problem.empty() && raw.items.empty() && setting.need != Need::kOptional) {
+  const bool is_empty = raw.items.empty() || (!raw.is_list && raw.items.front().empty());
+  if (problem.empty() && is_empty && setting.need != Need::kOptional) {
     problem = "must not be empty";
   }
   if (!problem.empty()) {
@@ -266,6 +266,17 @@ void Reader::read_override(const std::string& text) {
     mistake("{}: {} is given twice", where, name);
   } else {
     store(*setting, raw_value(text.substr(equals + 1)), where);
+  }
+}
+
+void Reader::read_given(const GivenSettings& given) {
+  for (const auto& [name, raw] : given.values) {
+    const Setting* setting = find_setting(name);
+    if (setting == nullptr) {
+      unknown_key(name, "", given.origin);
+    } else {
+      store(*setting, raw, given.origin);
+    }
   }
 }
 

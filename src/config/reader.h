@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "config/config.h"
+#include "config/given_settings.h"
 #include "config/origins.h"
 #include "config/rules.h"
 #include "config/settings.h"
@@ -27,6 +28,8 @@ class Reader {
   void read_file(const std::string& path);
   void read_document(const std::string& text, const std::string& label);
   void read_override(const std::string& text);
+  // Values that come from elsewhere; what is read after them wins.
+  void read_given(const GivenSettings& given);
 
   // Notes a mistake for every setting that must be given and was not, leaving out those that a
   // noted mistake may have been meant for.

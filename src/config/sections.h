@@ -39,6 +39,7 @@ constexpr std::array kActivationWords{
 };
 
 struct ModelConfig {
+  std::string from;
   int64_t num_layers = 0;
   int64_t hidden_size = 0;
   int64_t ffn_hidden_size = 0;
@@ -63,6 +64,10 @@ struct ModelConfig {
 
   static constexpr auto fields() {
     return std::tuple{
+        field(
+            "from", &ModelConfig::from,
+            "model to start from: a Hugging Face directory, a checkpoint or a run directory, which "
+            "gives the settings of the model; empty: initial values are drawn"),
         field("num_layers", &ModelConfig::num_layers, {1, 10000}, "decoder layers",
               Need::kRequired),
         field("hidden_size", &ModelConfig::hidden_size, {1, kMaxWidth},
@@ -313,7 +318,8 @@ struct DataConfig {
         field("eval", &DataConfig::eval,
               "prefixes of the tokenized files to evaluate on; empty for no evaluation"),
         field("tokenizer", &DataConfig::tokenizer,
-              "turns text into tokens; bytes: one token per byte"),
+              "turns text into tokens: bytes (one per byte), or the path of a tokenizer file or "
+              "folder"),
         field("sequence_length", &DataConfig::sequence_length, {1, 1 << 24},
               "tokens of one training sequence", Need::kRequiredToTrain),
         field("documents", &DataConfig::documents, kDocumentsWords,

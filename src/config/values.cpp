@@ -100,9 +100,6 @@ std::string read_value(const RawValue& raw, NoLimits, std::string& value) {
   if (raw.is_list) {
     return fmt::format("must be a single text, got the list {}", quoted(raw));
   }
-  if (raw.items.front().empty()) {
-    return "must not be empty";
-  }
   value = raw.items.front();
   return "";
 }

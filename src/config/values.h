@@ -26,6 +26,9 @@ std::string read_value(const RawValue& raw, NoLimits, bool& value);
 std::string read_value(const RawValue& raw, NoLimits, std::string& value);
 std::string read_value(const RawValue& raw, NoLimits, std::vector<std::string>& value);
 
+// A value as it is written on the command line, a list as `[a, b]`, and as print_value() gives it.
+RawValue raw_value(const std::string& text);
+
 // The raw value as it was written, for messages: "eight" or ["a", "b"].
 std::string quoted(const RawValue& raw);
 

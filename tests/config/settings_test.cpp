@@ -11,6 +11,7 @@ namespace {
 const std::vector<std::string> kAllNames = {
     "run.dir",
     "run.seed",
+    "model.from",
     "model.num_layers",
     "model.hidden_size",
     "model.ffn_hidden_size",
