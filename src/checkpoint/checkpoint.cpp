@@ -10,10 +10,11 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "checkpoint/agree.h"
+#include "checkpoint/assets.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/part_reader.h"
-#include "checkpoint/rank_file.h"
 #include "checkpoint/safetensors.h"
 
 namespace switchyard {
@@ -32,21 +33,21 @@ void check_may_be_replaced(const std::filesystem::path& path) {
                    path.string());
 }
 
-// Makes the folder that a save writes into, and removes it again unless the save came to its end.
-// Acts on rank 0 only.
+std::filesystem::path make_partial_folder(const std::filesystem::path& path) {
+  const std::filesystem::path partial = path.string() + ".partial";
+  check_may_be_replaced(path);
+  std::error_code ignored;  // if it cannot be removed, the next line says why
+  std::filesystem::remove_all(partial, ignored);
+  make_directories(partial);
+  return partial;
+}
+
+// Removes the folder that a save writes into, unless the save came to its end and renamed it.
 class PartialFolder {
  public:
-  PartialFolder(const std::filesystem::path& path, const Group& world)
-      : path_(path.string() + ".partial"), is_mine_(world.rank() == 0) {
-    run_on_first_rank(world, [&] {
-      check_may_be_replaced(path);
-      std::error_code ignored;  // if it cannot be removed, the next line says why
-      std::filesystem::remove_all(path_, ignored);
-      make_directories(path_);
-    });
-  }
+  explicit PartialFolder(std::filesystem::path path) : path_(std::move(path)) {}
   ~PartialFolder() {
-    if (is_mine_) {
+    if (!path_.empty()) {
       std::error_code ignored;  // already failing for a better reason, or renamed and gone
       std::filesystem::remove_all(path_, ignored);
     }
@@ -54,12 +55,17 @@ class PartialFolder {
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
 
-  const std::filesystem::path& path() const { return path_; }
-
  private:
   std::filesystem::path path_;
-  bool is_mine_;
 };
+
+void finish_checkpoint(const std::filesystem::path& partial, const std::filesystem::path& path,
+                       const CheckpointRecord& record,
+                       const std::vector<std::string>& index_checksums) {
+  copy_assets(record.assets, partial);
+  seal_checkpoint(partial, record, index_checksums);
+  replace_directory(partial, path);
+}
 
 std::string and_others(size_t num_names) {
   return num_names > 1 ? fmt::format(" (and {} more)", num_names - 1) : "";
@@ -77,7 +83,7 @@ void check_part(const TensorPart& part, const StoredTensor& stored, const std::s
                          "another shape",
                          source, part.name, describe(stored.dtype, stored.global_shape),
                          describe(dtype, part.global_shape));
-  check<CheckpointError>(stored.dtype == dtype,
+  check<CheckpointError>(holds_every_value_of(dtype, stored.dtype),
                          "{}: tensor \"{}\" is {}, this run keeps it as {}: set train.precision to "
                          "what the checkpoint was made with",
                          source, part.name, describe(stored.dtype, stored.global_shape),
@@ -155,13 +161,19 @@ std::vector<std::filesystem::path> agreed_checkpoints_to_try(const std::filesyst
 
 void write_checkpoint(const std::filesystem::path& path, const CheckpointRecord& record,
                       const std::vector<TensorPart>& parts, const Group& world) {
-  const PartialFolder partial(path, world);
+  const std::filesystem::path partial = path.string() + ".partial";
+  run_on_first_rank(world, [&] { make_partial_folder(path); });
+  const PartialFolder removed_at_the_end(world.rank() == 0 ? partial : std::filesystem::path());
   const std::vector<std::string> index_checksums =
-      run_and_agree(world, [&] { return write_rank_file(partial.path(), world.rank(), parts); });
-  run_on_first_rank(world, [&] {
-    seal_checkpoint(partial.path(), record, index_checksums);
-    replace_directory(partial.path(), path);
-  });
+      run_and_agree(world, [&] { return write_rank_file(partial, world.rank(), parts); });
+  run_on_first_rank(world, [&] { finish_checkpoint(partial, path, record, index_checksums); });
+}
+
+void write_checkpoint(const std::filesystem::path& path, const CheckpointRecord& record,
+                      const std::vector<StreamedPart>& parts) {
+  const std::filesystem::path partial = make_partial_folder(path);
+  const PartialFolder removed_at_the_end(partial);
+  finish_checkpoint(partial, path, record, {write_rank_file(partial, 0, parts)});
 }
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
@@ -196,16 +208,25 @@ CheckpointRecord load_checkpoint(const std::filesystem::path& path,
   if (options.check_record) {
     options.check_record(opened.record);
   }
-  run_and_agree(world, [&] {
-    check_parts(opened.index, parts, path.string());
-    return std::string();
-  });
-  check_nothing_is_left(opened.index, parts, options, path.string(), world);
-  run_and_agree(world, [&] {
-    read_parts(path, opened.index, parts);
-    return std::string();
-  });
+  load_parts(path, opened.index, parts, world, options, path.string());
   return opened.record;
+}
+
+void load_parts(const std::filesystem::path& folder, const CheckpointIndex& index,
+                const std::vector<TensorPart>& parts, const Group& world,
+                const LoadOptions& options, const std::string& source) {
+  run_and_agree(world, [&] {
+    check_parts(index, parts, source);
+    return std::string();
+  });
+  check_nothing_is_left(index, parts, options, source, world);
+  run_and_agree(world, [&] {
+    PartReader reader(folder, index);
+    for (const TensorPart& part : parts) {
+      reader.read(part);
+    }
+    return std::string();
+  });
 }
 
 std::optional<LoadedCheckpoint> load_latest_checkpoint(const std::filesystem::path& directory,

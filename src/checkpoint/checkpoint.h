@@ -9,6 +9,7 @@
 
 #include "checkpoint/error.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/rank_file.h"
 #include "checkpoint/record.h"
 #include "checkpoint/tensor_part.h"
 #include "parallel/group.h"
@@ -28,6 +29,10 @@ namespace switchyard {
 void write_checkpoint(const std::filesystem::path& path, const CheckpointRecord& record,
                       const std::vector<TensorPart>& parts, const Group& world);
 
+// The same from one process, which writes all parts one after the other. Not collective.
+void write_checkpoint(const std::filesystem::path& path, const CheckpointRecord& record,
+                      const std::vector<StreamedPart>& parts);
+
 // Writes `directory`/step_N for record.step, moves `latest` to it, then deletes the oldest ones so
 // that `keep` remain (0: all). Returns the path. Collective over `world`; throws as
 // write_checkpoint.
@@ -45,13 +50,20 @@ struct LoadOptions {
 };
 
 // Fills the values of `parts`, which may lie in any layout, from the checkpoint `path`. Reads only
-// the blocks that hold them and verifies the checksum of each. Bytes are copied, never converted.
+// the blocks that hold them and verifies the checksum of each. Values are converted only where no
+// bit is lost, as from bf16 to fp32.
 // Collective over `world`. Throws on all ranks when any fails, and then the values of `parts` are
 // undefined: DamagedCheckpoint when a file is torn, altered or missing; CheckpointError when a
 // tensor is missing, left over, or of another shape or dtype than in `parts`.
 CheckpointRecord load_checkpoint(const std::filesystem::path& path,
                                  const std::vector<TensorPart>& parts, const Group& world,
                                  const LoadOptions& options = {});
+
+// The same from files that are no checkpoint of ours: `folder` holds the files of `index`, and
+// `source` names them in messages.
+void load_parts(const std::filesystem::path& folder, const CheckpointIndex& index,
+                const std::vector<TensorPart>& parts, const Group& world,
+                const LoadOptions& options, const std::string& source);
 
 struct LoadedCheckpoint {
   std::filesystem::path path;

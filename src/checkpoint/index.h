@@ -12,21 +12,28 @@
 
 namespace switchyard {
 
-// One entry of a safetensors file of a checkpoint: a box of a logical tensor.
+// One entry of a safetensors file: a box of a logical tensor, its elements in row-major order.
 struct IndexEntry {
   std::string tensor;  // logical name
   std::string key;     // name within the file
   at::ScalarType dtype;
   std::vector<int64_t> global_shape;
   Box box;
-  std::vector<uint32_t> checksums;  // CRC-32C of each block of its bytes
+  std::vector<uint32_t> checksums;  // CRC-32C of each block of its bytes; none in files of others
+  // As the file declares it, where that is not the box's: others write [heads x head_dim, hidden]
+  // for what is [heads, head_dim, hidden] here.
+  std::vector<int64_t> file_shape = {};
 
   int64_t num_bytes() const;
+  const std::vector<int64_t>& shape_in_file() const {
+    return file_shape.empty() ? box.shape : file_shape;
+  }
 };
 
-// What one writer wrote: a safetensors file, and beside it this, as rank_00000.index.json.
+// What one writer wrote: a safetensors file, and beside it this, as rank_00000.index.json. For a
+// file of others it is made when the file is opened.
 struct FileIndex {
-  std::string file;  // name within the checkpoint's folder
+  std::string file;  // name within the folder
   int64_t num_bytes = 0;
   uint32_t header_checksum = 0;
   int64_t block_bytes = 0;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "checkpoint/assets.h"
 #include "checkpoint/error.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/sealed_json.h"
@@ -44,7 +45,9 @@ Json read_manifest(const std::filesystem::path& folder) {
 
 CheckpointRecord record_of(const Json& manifest, const std::filesystem::path& folder) {
   const std::string source = (folder / kRecordName).string();
-  return record_from_json(json_field<Json>(manifest, "record", source), source);
+  CheckpointRecord record = record_from_json(json_field<Json>(manifest, "record", source), source);
+  record.assets = assets_of(folder);
+  return record;
 }
 
 }  // namespace
@@ -66,6 +69,7 @@ void seal_checkpoint(const std::filesystem::path& folder, const CheckpointRecord
                     {{"format", kFormat},
                      {"version", kVersion},
                      {"record", to_json(record)},
+                     {"assets", list_assets(folder)},
                      {"files", std::move(listed)}},
                     /*is_indented=*/true);
 }
@@ -82,6 +86,7 @@ OpenedCheckpoint open_checkpoint(const std::filesystem::path& folder) {
     index_files.push_back({json_field<std::string>(file, "index", source),
                            json_field<std::string>(file, "crc32c", source)});
   }
+  check_assets(folder, manifest.value("assets", Json::array()));
   return read_as_checkpoint([&] {
     return OpenedCheckpoint{record_of(manifest, folder), read_indexes(folder, index_files)};
   });

@@ -8,9 +8,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/crc32c.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/error.h"
 #include "checkpoint/rank_file.h"
-#include "checkpoint/safetensors.h"
 
 namespace switchyard {
 namespace {
@@ -26,6 +26,10 @@ class BlockReader {
 
   // Offsets within the entry; they must not fall from call to call, or blocks are read again.
   void copy(int64_t offset, std::byte* into, int64_t size) {
+    if (entry_.checksums.empty()) {
+      file_.read(stored_, offset, into, size);
+      return;
+    }
     while (size > 0) {
       const int64_t block = offset / block_bytes_;
       const int64_t begin = offset - block * block_bytes_;
@@ -95,13 +99,27 @@ Target target_of(const TensorPart& part) {
                       : at::empty(part.values.sizes(), part.values.options().device(at::kCPU))};
 }
 
-void read_overlap(BlockReader& reader, const Box& stored, const Box& overlap,
+void read_overlap(BlockReader& reader, const IndexEntry& entry, const Box& overlap,
                   const Target& target) {
-  const auto item = static_cast<int64_t>(target.values.element_size());
+  const auto from_size = static_cast<int64_t>(c10::elementSize(entry.dtype));
+  const auto to_size = static_cast<int64_t>(target.values.element_size());
+  const at::ScalarType to_dtype = target.values.scalar_type();
   auto* into = static_cast<std::byte*>(target.values.mutable_data_ptr());
-  for_each_run(overlap, stored, target.box,
+  constexpr int64_t kConvertedAtOnce = 1 << 16;
+  std::vector<std::byte> unconverted;
+  for_each_run(overlap, entry.box, target.box,
                [&](int64_t in_stored, int64_t in_target, int64_t count) {
-                 reader.copy(in_stored * item, into + in_target * item, count * item);
+                 if (entry.dtype == to_dtype) {
+                   reader.copy(in_stored * from_size, into + in_target * to_size, count * to_size);
+                   return;
+                 }
+                 for (int64_t done = 0; done < count; done += kConvertedAtOnce) {
+                   const int64_t now = std::min(kConvertedAtOnce, count - done);
+                   unconverted.resize(static_cast<size_t>(now * from_size));
+                   reader.copy((in_stored + done) * from_size, unconverted.data(), now * from_size);
+                   convert_values(entry.dtype, unconverted.data(), to_dtype,
+                                  into + (in_target + done) * to_size, now);
+                 }
                });
 }
 
@@ -114,56 +132,39 @@ SafetensorsFile open_data_file(const std::filesystem::path& folder, const FileIn
   for (const IndexEntry& entry : index.entries) {
     const SafetensorsEntry* stored = file.find(entry.key);
     check<DamagedCheckpoint>(
-        stored != nullptr && stored->dtype == entry.dtype && stored->shape == entry.box.shape,
+        stored != nullptr && stored->dtype == entry.dtype && stored->shape == entry.shape_in_file(),
         "{}: does not hold \"{}\" as its index says", name, entry.key);
   }
   return file;
 }
 
-using Targets = std::multimap<std::string, Target>;
-
-void read_file(const std::filesystem::path& folder, const FileIndex& index,
-               const Targets& targets) {
-  std::optional<SafetensorsFile> file;  // opened when needed: most ranks need few of many files
-  for (const IndexEntry& entry : index.entries) {
-    std::optional<BlockReader> reader;
-    const auto [begin, end] = targets.equal_range(entry.tensor);
-    for (auto target = begin; target != end; ++target) {
-      const auto overlap = intersect(entry.box, target->second.box);
-      if (!overlap) {
-        continue;
-      }
-      if (!file) {
-        file.emplace(open_data_file(folder, index));
-      }
-      if (!reader) {
-        reader.emplace(*file, index, entry);
-      }
-      read_overlap(*reader, entry.box, *overlap, target->second);
-    }
-  }
-}
-
 }  // namespace
 
-void read_parts(const std::filesystem::path& folder, const CheckpointIndex& index,
-                const std::vector<TensorPart>& parts) {
-  Targets targets;
-  std::vector<at::Tensor> read;  // in the order of `parts`
-  read.reserve(parts.size());
-  for (const TensorPart& part : parts) {
-    read.push_back(targets.emplace(part.name, target_of(part))->second.values);
+PartReader::PartReader(std::filesystem::path folder, const CheckpointIndex& index)
+    : folder_(std::move(folder)), index_(index), files_(index.files.size()) {}
+PartReader::~PartReader() = default;
+
+const SafetensorsFile& PartReader::file(size_t i) {
+  if (files_[i] == nullptr) {
+    files_[i] = std::make_unique<SafetensorsFile>(open_data_file(folder_, index_.files[i]));
   }
+  return *files_[i];
+}
+
+void PartReader::read(const TensorPart& part) {
+  const Target target = target_of(part);
   read_as_checkpoint([&] {
-    for (const FileIndex& file : index.files) {
-      read_file(folder, file, targets);
+    for (const StoredBox& stored : index_.tensors.at(part.name).boxes) {
+      const IndexEntry& entry = index_.entry(stored);
+      if (const auto overlap = intersect(entry.box, target.box)) {
+        BlockReader reader(file(stored.file), index_.files[stored.file], entry);
+        read_overlap(reader, entry, *overlap, target);
+      }
     }
   });
-  const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (!read[i].is_same(parts[i].values)) {
-      parts[i].values.copy_(read[i]);
-    }
+  if (!target.values.is_same(part.values)) {
+    const at::NoGradGuard no_grad;
+    part.values.copy_(target.values);
   }
 }
 

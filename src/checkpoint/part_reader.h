@@ -1,18 +1,35 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "checkpoint/index.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_part.h"
 
 namespace switchyard {
 
-// Fills the values of `parts`, which `index` must have in the same shapes and dtypes, from the
-// files in `folder`. Of each file it reads the blocks that hold an element of a part, one at a
-// time, and verifies their checksums. Not collective. Throws DamagedCheckpoint.
-void read_parts(const std::filesystem::path& folder, const CheckpointIndex& index,
-                const std::vector<TensorPart>& parts);
+// Reads parts of logical tensors out of the files in a folder, which it keeps open. Of each file it
+// reads the blocks that hold an element of a part, one at a time, and verifies their checksums,
+// where there are some. Not collective.
+class PartReader {
+ public:
+  // `index` must outlive the reader.
+  PartReader(std::filesystem::path folder, const CheckpointIndex& index);
+  ~PartReader();
+
+  // Fills the values of `part`, which the index must have in the same shape. Bytes are copied;
+  // where dtypes differ, values are converted as convert_values() does. Throws DamagedCheckpoint.
+  void read(const TensorPart& part);
+
+ private:
+  const SafetensorsFile& file(size_t i);
+
+  std::filesystem::path folder_;
+  const CheckpointIndex& index_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;  // opened when needed: most are not
+};
 
 // Reads everything there is and verifies it. Throws DamagedCheckpoint.
 void verify_blocks(const std::filesystem::path& folder, const CheckpointIndex& index);

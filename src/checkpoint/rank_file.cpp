@@ -19,9 +19,9 @@ constexpr size_t kMinBytesToSplit = size_t{1} << 20;
 
 // An entry is called like its tensor when it is all of it, so that a checkpoint of one rank reads
 // as a plain safetensors file; a slice has its place in the name.
-std::string key_of(const TensorPart& part) {
-  const bool is_whole = part.values.sizes() == part.global_shape;
-  return is_whole ? part.name : fmt::format("{}@{}", part.name, fmt::join(part.start, ","));
+std::string key_of(const StreamedPart& part) {
+  const bool is_whole = part.box.shape == part.global_shape;
+  return is_whole ? part.name : fmt::format("{}@{}", part.name, fmt::join(part.box.start, ","));
 }
 
 bool is_empty_share_of_more(const TensorPart& part) {
@@ -69,25 +69,31 @@ std::string rank_index_name(int64_t rank) {
 
 std::string write_rank_file(const std::filesystem::path& folder, int64_t rank,
                             const std::vector<TensorPart>& parts) {
-  FileIndex index;
-  index.file = fmt::format("rank_{:05}.safetensors", rank);
-  index.block_bytes = kChecksumBlockBytes;
-  std::vector<at::Tensor> values;
-  std::vector<SafetensorsDeclaration> declarations;
+  std::vector<StreamedPart> shares;
   for (const TensorPart& part : parts) {
     box_of(part);  // throws before anything is written
     if (const auto share = share_to_save(part)) {
-      const at::ScalarType dtype = share->values.scalar_type();
-      const Box box = box_of(*share);
-      const std::string key = key_of(*share);
-      declarations.push_back({key, dtype, box.shape});
-      index.entries.push_back({share->name, key, dtype, share->global_shape, box, {}});
-      values.push_back(share->values);
+      shares.push_back({share->name, share->global_shape, box_of(*share),
+                        share->values.scalar_type(), [values = share->values] { return values; }});
     }
   }
+  return write_rank_file(folder, rank, shares);
+}
+
+std::string write_rank_file(const std::filesystem::path& folder, int64_t rank,
+                            const std::vector<StreamedPart>& parts) {
+  FileIndex index;
+  index.file = fmt::format("rank_{:05}.safetensors", rank);
+  index.block_bytes = kChecksumBlockBytes;
+  std::vector<SafetensorsDeclaration> declarations;
+  for (const StreamedPart& part : parts) {
+    const std::string key = key_of(part);
+    declarations.push_back({key, part.dtype, part.box.shape});
+    index.entries.push_back({part.name, key, part.dtype, part.global_shape, part.box, {}, {}});
+  }
   SafetensorsWriter writer(folder / index.file, std::move(declarations), {{"format", "pt"}});
-  for (size_t i = 0; i < values.size(); ++i) {
-    index.entries[i].checksums = writer.write(values[i]);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    index.entries[i].checksums = writer.write(parts[i].values());
   }
   writer.finish();
   index.num_bytes = writer.num_bytes();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,18 @@ std::optional<TensorPart> share_to_save(const TensorPart& part);
 // part that cannot be.
 std::string write_rank_file(const std::filesystem::path& folder, int64_t rank,
                             const std::vector<TensorPart>& parts);
+
+// A box of a logical tensor whose values are made when they are written, so that one tensor at a
+// time is in memory.
+struct StreamedPart {
+  std::string name;
+  std::vector<int64_t> global_shape;
+  Box box;
+  at::ScalarType dtype;
+  std::function<at::Tensor()> values;  // of the box's shape
+};
+std::string write_rank_file(const std::filesystem::path& folder, int64_t rank,
+                            const std::vector<StreamedPart>& parts);
 
 std::string rank_index_name(int64_t rank);  // "rank_00003.index.json"
 

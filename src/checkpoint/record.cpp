@@ -31,7 +31,8 @@ nlohmann::json to_json(const CheckpointRecord& record) {
           {"num_threads", record.num_threads},
           {"instruction_set", record.instruction_set},
           {"torch_version", record.torch_version},
-          {"extra", record.extra}};
+          {"extra", record.extra},
+          {"origin", record.origin}};
 }
 
 CheckpointRecord record_from_json(const nlohmann::json& json, const std::string& source) {
@@ -51,6 +52,9 @@ CheckpointRecord record_from_json(const nlohmann::json& json, const std::string&
   read("instruction_set", record.instruction_set);
   read("torch_version", record.torch_version);
   read("extra", record.extra);
+  if (json.contains("origin")) {  // checkpoints of the first days have none
+    read("origin", record.origin);
+  }
   return record;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -21,6 +23,12 @@ struct CheckpointRecord {
   std::string instruction_set;  // libtorch's name for it, as in "AVX2"
   std::string torch_version;
   nlohmann::json extra = nlohmann::json::object();  // what the trainer adds, an object
+  // Where the model came from, so that it can be handed back there: family, configuration, names
+  // and dtypes of its tensors (hub/origin.h). An empty object for a model made from scratch.
+  nlohmann::json origin = nlohmann::json::object();
+  // Files that go with the model, such as its tokenizer. They are copied into the checkpoint, where
+  // a record that is read finds them.
+  std::vector<std::filesystem::path> assets;
 
   // Fills num_threads, instruction_set and torch_version from this process.
   void describe_machine();

@@ -154,6 +154,14 @@ TEST_F(CheckpointTest, NamesTheTensorsThatTheModelLacksUnlessToldToLeaveThem) {
   EXPECT_EQ(refusal(less, {.ignored_prefixes = {"other", "fir"}}), "");
 }
 
+TEST_F(CheckpointTest, LoadsIntoADtypeThatLosesNoBit) {
+  save(5);
+  auto wider = parts();
+  wider[0] = {"first", {2, 3}, {0, 0}, at::zeros({2, 3}, at::kDouble)};
+  EXPECT_EQ(refusal(wider), "");
+  EXPECT_TRUE(at::equal(wider[0].values, first_.to(at::kDouble)));
+}
+
 TEST_F(CheckpointTest, NamesTheTensorOfAnotherShapeOrDtype) {
   save(5);
   auto other = parts();
@@ -161,9 +169,9 @@ TEST_F(CheckpointTest, NamesTheTensorOfAnotherShapeOrDtype) {
   EXPECT_EQ(refusal(other), source() +
                                 ": tensor \"first\" is F32 [2, 3], this model's is F32 "
                                 "[2, 4]: it belongs to a model of another shape");
-  other[0] = {"first", {2, 3}, {0, 0}, at::zeros({2, 3}, at::kDouble)};
+  other[0] = {"first", {2, 3}, {0, 0}, at::zeros({2, 3}, at::kBFloat16)};
   EXPECT_EQ(refusal(other), source() +
-                                ": tensor \"first\" is F32 [2, 3], this run keeps it as F64 "
+                                ": tensor \"first\" is F32 [2, 3], this run keeps it as BF16 "
                                 "[2, 3]: set train.precision to what the checkpoint was made "
                                 "with");
   // Another model is no damage: an older checkpoint would not help, and none is tried.

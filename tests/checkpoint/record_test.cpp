@@ -39,6 +39,9 @@ TEST(CheckpointRecord, ReadsBackFromItsJson) {
 TEST(CheckpointRecord, NamesTheFieldThatIsMissingOrOfAnotherType) {
   const nlohmann::json full = to_json(full_record());
   for (const auto& [name, value] : full.items()) {
+    if (name == "origin") {
+      continue;  // any object, and older checkpoints have none
+    }
     nlohmann::json json = full;
     json.erase(name);
     EXPECT_EQ(message_of<CheckpointError>([&] { record_from_json(json, "f"); }),

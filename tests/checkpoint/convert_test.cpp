@@ -1,0 +1,50 @@
+#include "checkpoint/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint_tests.h"
+
+namespace switchyard {
+namespace {
+
+constexpr at::ScalarType kFloats[] = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16};
+
+// Against libtorch's own conversion, special values among them.
+TEST(ConvertValues, RoundsAsLibtorchDoes) {
+  at::manual_seed(1);
+  const at::Tensor values = at::cat(
+      {at::randn({1000}, at::kDouble) * 100,
+       at::tensor({0.0, -0.0, 1e-30, 65504.0, 1e30, INFINITY, -INFINITY, 1.00390625, 1.01171875},
+                  at::kDouble)});
+  for (const at::ScalarType from : kFloats) {
+    const at::Tensor source = values.to(from);
+    for (const at::ScalarType to : kFloats) {
+      at::Tensor target = at::empty(source.sizes(), to);
+      convert_values(from, source.const_data_ptr(), to, target.mutable_data_ptr(), source.numel());
+      EXPECT_TRUE(at::equal(target, source.to(to))) << from << " to " << to;
+    }
+  }
+}
+
+TEST(ConvertValues, KnowsWhereNoBitIsLost) {
+  EXPECT_TRUE(holds_every_value_of(at::kFloat, at::kBFloat16));
+  EXPECT_TRUE(holds_every_value_of(at::kFloat, at::kHalf));
+  EXPECT_TRUE(holds_every_value_of(at::kDouble, at::kFloat));
+  EXPECT_TRUE(holds_every_value_of(at::kLong, at::kLong));
+  EXPECT_FALSE(holds_every_value_of(at::kHalf, at::kBFloat16));
+  EXPECT_FALSE(holds_every_value_of(at::kBFloat16, at::kFloat));
+  EXPECT_FALSE(holds_every_value_of(at::kDouble, at::kLong));
+}
+
+TEST(ConvertValues, RefusesIntegers) {
+  const int64_t from = 1;
+  float to = 0;
+  EXPECT_EQ(message_of<ShapeError>([&] { convert_values(at::kLong, &from, at::kFloat, &to, 1); }),
+            "Long cannot be converted to Float");
+}
+
+}  // namespace
+}  // namespace switchyard
