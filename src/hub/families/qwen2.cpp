@@ -1,0 +1,26 @@
+#include "hub/field_groups.h"
+
+// Qwen 1.5, 2 and 2.5, dense (modeling_qwen2.py).
+namespace switchyard {
+ModelFamily qwen2_family() {
+  return {
+      .model_type = "qwen2",
+      .architecture = "Qwen2ForCausalLM",
+      .fields = joined<FieldRule>({decoder_fields({.vocab_size = 151936,
+                                                   .hidden_size = 4096,
+                                                   .num_layers = 32,
+                                                   .num_heads = 32,
+                                                   .num_kv_heads = 32,
+                                                   .max_position = 32768,
+                                                   .norm_epsilon = 1e-6}),
+                                   {{"intermediate_size", "model.ffn_hidden_size", 22016},
+                                    {"head_dim", "model.head_dim", nullptr, "0"}}}),
+      .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"}},
+      .fixed_settings = {{"attention.qkv_bias", "true"}},
+      .groups = {rope_fields<10000>(), window_from_layer_on()},
+      .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), mlp_tensors()}),
+      .dropped = decoder_dropped(),
+  };
+}
+
+}  // namespace switchyard

@@ -1,0 +1,51 @@
+#include "hub/family.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+
+namespace switchyard {
+
+// families.inc has a line for each file in hub/families, made by CMake.
+#define SWITCHYARD_FAMILY(name) ModelFamily name##_family();
+#include "hub/families.inc"
+#undef SWITCHYARD_FAMILY
+
+const std::vector<ModelFamily>& families() {
+  static const std::vector<ModelFamily> all = {
+#define SWITCHYARD_FAMILY(name) name##_family(),
+#include "hub/families.inc"
+#undef SWITCHYARD_FAMILY
+  };
+  return all;
+}
+
+const ModelFamily* find_family_by_type(const std::string& model_type) {
+  const auto found =
+      std::find_if(families().begin(), families().end(),
+                   [&](const ModelFamily& family) { return family.model_type == model_type; });
+  return found == families().end() ? nullptr : &*found;
+}
+
+const ModelFamily& find_family(HfConfig& config) {
+  const auto architectures = config.get("architectures", std::vector<std::string>());
+  const auto model_type = config.get("model_type", std::string());
+  std::vector<std::string> known;
+  for (const ModelFamily& family : families()) {
+    const bool is_named = architectures.empty() ? family.model_type == model_type
+                                                : family.architecture == architectures.front();
+    if (is_named) {
+      return family;
+    }
+    known.push_back(family.architecture);
+  }
+  throw ConfigError(
+      fmt::format("{}: architecture {} is not supported; these are: {}", config.source(),
+                  architectures.empty() ? fmt::format("of model_type \"{}\"", model_type)
+                                        : fmt::format("{}", fmt::join(architectures, ", ")),
+                  fmt::join(known, ", ")));
+}
+
+}  // namespace switchyard

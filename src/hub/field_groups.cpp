@@ -1,0 +1,415 @@
+#include "hub/field_groups.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "config/layer_set.h"
+#include "config/values.h"
+#include "hub/layer_lists.h"
+
+namespace switchyard {
+namespace {
+
+using Json = nlohmann::json;
+
+void set(SettingValues& settings, const std::string& name, const std::string& value) {
+  settings[name] = {{value}, false};
+}
+
+int64_t whole(const SettingValues& settings, const std::string& name) {
+  return std::stoll(settings.at(name).items.front());
+}
+
+// --- Rotary positions
+
+struct RopeField {
+  std::string_view field;
+  std::string_view setting;
+  std::string_view standard;  // where the file leaves it out
+};
+constexpr std::array<RopeField, 10> kRopeFields = {{
+    {"factor", "rope.factor", "1"},
+    {"original_max_position_embeddings", "rope.original_max_position", "0"},
+    {"low_freq_factor", "rope.low_freq_factor", "1"},
+    {"high_freq_factor", "rope.high_freq_factor", "4"},
+    {"beta_fast", "rope.beta_fast", "32"},
+    {"beta_slow", "rope.beta_slow", "1"},
+    {"mscale", "rope.mscale", "0"},
+    {"mscale_all_dim", "rope.mscale_all_dim", "0"},
+    {"attention_factor", "rope.attention_factor", "0"},
+    {"truncate", "rope.truncate", "true"},
+}};
+constexpr std::array<std::string_view, 5> kRopeTypes = {"default", "linear", "dynamic", "llama3",
+                                                        "yarn"};
+
+bool needs_original_length(const std::string& type) {
+  return type == "llama3" || type == "yarn";
+}
+
+// Which of the fields a type of rotary positions has.
+bool belongs_to(std::string_view field, const std::string& type) {
+  if (field == "factor") {
+    return type != "default";
+  }
+  if (field == "original_max_position_embeddings") {
+    return needs_original_length(type);
+  }
+  const bool is_llama3 = field == "low_freq_factor" || field == "high_freq_factor";
+  return type == (is_llama3 ? "llama3" : "yarn");
+}
+
+// The field within the parameters, or else at the top; null when neither has it.
+Json rope_value(HfConfig& fields, Json& parameters, const std::string& name) {
+  const Json* at_top = fields.find(name);
+  const auto inside = parameters.find(name);
+  if (inside != parameters.end()) {
+    Json value = *inside;
+    parameters.erase(inside);
+    return value;
+  }
+  return at_top == nullptr ? Json(nullptr) : *at_top;
+}
+
+std::string rope_type(Json& parameters, const std::string& source) {
+  std::string type = "default";
+  for (const char* name : {"type", "rope_type"}) {  // the second wins, as in transformers
+    const auto at = parameters.find(name);
+    if (at != parameters.end()) {
+      check<ConfigError>(at->is_string(), "{}: {} of its rotary positions is {}: expected a word",
+                         source, name, at->dump());
+      type = at->get<std::string>();
+      parameters.erase(at);
+    }
+  }
+  check<ConfigError>(std::find(kRopeTypes.begin(), kRopeTypes.end(), type) != kRopeTypes.end(),
+                     "{}: unknown RoPE type \"{}\"; known are: {}", source, type,
+                     fmt::join(kRopeTypes, ", "));
+  return type;
+}
+
+// --- Windows
+
+std::vector<std::string> layer_types(const std::vector<int64_t>& windows) {
+  std::vector<std::string> types;
+  for (const int64_t window : windows) {
+    types.emplace_back(window > 0 ? "sliding_attention" : "full_attention");
+  }
+  return types;
+}
+
+void set_windows(SettingValues& settings, const std::vector<bool>& has_window, int64_t window) {
+  const bool is_used =
+      window > 0 && std::find(has_window.begin(), has_window.end(), true) != has_window.end();
+  set(settings, "attention.window", std::to_string(is_used ? window : 0));
+  settings["attention.window_layers"] = {
+      is_used ? layer_set_of(has_window) : std::vector<std::string>(), true};
+}
+
+constexpr int64_t kStandardWindow = 4096;
+constexpr int64_t kStandardWindowLayers = 28;
+
+// `standard`: whether layer i has a window, where layer_types is not given.
+void read_windows(HfConfig& fields, SettingValues& settings,
+                  bool (*standard)(int64_t layer, int64_t max_window_layers)) {
+  const bool is_used = fields.get("use_sliding_window", false);
+  const int64_t window = is_used ? fields.get("sliding_window", kStandardWindow) : 0;
+  fields.mark_read("sliding_window");
+  const int64_t limit = fields.get("max_window_layers", kStandardWindowLayers);
+  const auto types = fields.get("layer_types", std::vector<std::string>());
+  const int64_t num_layers = whole(settings, "model.num_layers");
+  check<ConfigError>(types.empty() || static_cast<int64_t>(types.size()) == num_layers,
+                     "{}: layer_types lists {} layers, num_hidden_layers is {}", fields.source(),
+                     types.size(), num_layers);
+  std::vector<bool> has_window;
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    if (types.empty()) {
+      has_window.push_back(standard(layer, limit));
+      continue;
+    }
+    const std::string& type = types[static_cast<size_t>(layer)];
+    check<ConfigError>(type == "sliding_attention" || type == "full_attention",
+                       "{}: layer_types has \"{}\"; known are: full_attention, sliding_attention",
+                       fields.source(), type);
+    has_window.push_back(type == "sliding_attention");
+  }
+  set_windows(settings, has_window, window);
+}
+
+void write_windows(const Config& config, Json& fields) {
+  const bool is_used = config.attention.window > 0;
+  fields["use_sliding_window"] = is_used;
+  fields["sliding_window"] = is_used ? Json(config.attention.window) : Json(nullptr);
+  fields["max_window_layers"] = config.model.num_layers;
+  fields["layer_types"] = layer_types(windows_of(config));
+}
+
+int64_t num_moe_layers(const std::vector<bool>& layers) {
+  return std::count(layers.begin(), layers.end(), true);
+}
+
+// --- Rows of tensors
+
+std::string in_layer(const std::string& name) {
+  return "model.layers.{layer}." + name;
+}
+std::string logical(const std::string& name) {
+  return "layers.{layer}." + name;
+}
+
+}  // namespace
+
+void read_rope(HfConfig& fields, SettingValues& settings, double standard_base) {
+  const Json* found = fields.find("rope_parameters");
+  const Json* scaling = fields.find("rope_scaling");
+  if (scaling != nullptr && !scaling->is_null() && !scaling->empty()) {
+    found = scaling;
+  }
+  Json parameters = found == nullptr || found->is_null() ? Json::object() : *found;
+  check<ConfigError>(parameters.is_object(), "{}: rope_parameters is {}: expected an object",
+                     fields.source(), parameters.dump());
+  const std::string type = rope_type(parameters, fields.source());
+  set(settings, "rope.type", type);
+  const auto base = rope_value(fields, parameters, "rope_theta");
+  set(settings, "rope.base", base.is_null() ? print_value(standard_base) : base.dump());
+  const auto partial = rope_value(fields, parameters, "partial_rotary_factor");
+  set(settings, "rope.partial_factor", partial.is_null() ? "1" : partial.dump());
+  for (const RopeField& rope : kRopeFields) {
+    const std::string field(rope.field);
+    const Json value = field == "original_max_position_embeddings"
+                           ? rope_value(fields, parameters, field)
+                           : parameters.value(field, Json(nullptr));
+    parameters.erase(field);
+    if (!belongs_to(field, type)) {
+      continue;
+    }
+    std::string text = value.is_null() ? std::string(rope.standard) : value.dump();
+    if (value.is_null() && field == "original_max_position_embeddings") {
+      text = settings.at("model.max_position").items.front();
+    }
+    if (value.is_null() && field == "factor" && type == "yarn") {
+      text = print_value(
+          static_cast<double>(whole(settings, "model.max_position")) /
+          std::stod(rope_value(fields, parameters, "original_max_position_embeddings").dump()));
+    }
+    set(settings, std::string(rope.setting), text);
+  }
+  std::vector<std::string> left;
+  for (const auto& [name, value] : parameters.items()) {
+    left.push_back(name);
+  }
+  check<ConfigError>(left.empty(), "{}: rope_parameters has the unknown {} {} for type \"{}\"",
+                     fields.source(), left.size() == 1 ? "field" : "fields", fmt::join(left, ", "),
+                     type);
+}
+
+void write_rope(const Config& config, Json& fields) {
+  const RopeConfig& rope = config.rope;
+  const std::string type(word_of(kRopeTypeWords, rope.type));
+  Json parameters = {{"rope_type", type}, {"rope_theta", rope.base}};
+  if (rope.partial_factor != 1.0) {
+    parameters["partial_rotary_factor"] = rope.partial_factor;
+  }
+  if (type != "default") {
+    parameters["factor"] = rope.factor;
+  }
+  if (needs_original_length(type)) {
+    parameters["original_max_position_embeddings"] = rope.original_max_position;
+  }
+  if (type == "llama3") {
+    parameters["low_freq_factor"] = rope.low_freq_factor;
+    parameters["high_freq_factor"] = rope.high_freq_factor;
+  }
+  if (type == "yarn") {
+    parameters["beta_fast"] = rope.beta_fast;
+    parameters["beta_slow"] = rope.beta_slow;
+    parameters["truncate"] = rope.truncate;
+    const auto unless_zero = [&](const char* name, double value) {
+      if (value != 0) {
+        parameters[name] = value;
+      }
+    };
+    unless_zero("mscale", rope.mscale);
+    unless_zero("mscale_all_dim", rope.mscale_all_dim);
+    unless_zero("attention_factor", rope.attention_factor);
+  }
+  fields["rope_parameters"] = std::move(parameters);
+}
+
+FieldGroup window_from_layer_on() {
+  return {[](HfConfig& fields, SettingValues& settings) {
+            read_windows(fields, settings,
+                         [](int64_t layer, int64_t limit) { return layer >= limit; });
+          },
+          write_windows};
+}
+
+FieldGroup window_on_even_layers() {
+  return {[](HfConfig& fields, SettingValues& settings) {
+            read_windows(fields, settings, [](int64_t layer, int64_t limit) {
+              return layer % 2 == 0 && layer < limit;
+            });
+          },
+          write_windows};
+}
+
+FieldGroup window_on_all_layers() {
+  return {[](HfConfig& fields, SettingValues& settings) {
+            const bool is_used = fields.get("use_sliding_window", false);
+            const int64_t window = fields.get("sliding_window", kStandardWindow);
+            fields.mark_read("max_window_layers");
+            set(settings, "attention.window", std::to_string(is_used ? window : 0));
+          },
+          [](const Config& config, Json& fields) {
+            const bool is_used = config.attention.window > 0;
+            fields["use_sliding_window"] = is_used;
+            fields["sliding_window"] = is_used ? Json(config.attention.window) : Json(nullptr);
+          }};
+}
+
+FieldGroup sparse_layers() {
+  return {[](HfConfig& fields, SettingValues& settings) {
+            const int64_t step = fields.get("decoder_sparse_step", int64_t{1});
+            const auto dense = fields.get("mlp_only_layers", std::vector<int64_t>());
+            check<ConfigError>(step >= 1, "{}: decoder_sparse_step is {}: expected 1 or more",
+                               fields.source(), step);
+            std::vector<bool> is_moe;
+            for (int64_t layer = 0; layer < whole(settings, "model.num_layers"); ++layer) {
+              is_moe.push_back((layer + 1) % step == 0 &&
+                               std::find(dense.begin(), dense.end(), layer) == dense.end());
+            }
+            if (num_moe_layers(is_moe) == 0) {
+              set(settings, "moe.num_experts", "0");
+            }
+            settings["moe.layers"] = {layer_set_of(is_moe), true};
+          },
+          [](const Config& config, Json& fields) {
+            std::vector<int64_t> dense;
+            const std::vector<bool> is_moe = moe_layers_of(config);
+            for (size_t layer = 0; layer < is_moe.size(); ++layer) {
+              if (!is_moe[layer]) {
+                dense.push_back(static_cast<int64_t>(layer));
+              }
+            }
+            fields["decoder_sparse_step"] = 1;
+            fields["mlp_only_layers"] = dense;
+          }};
+}
+
+namespace {
+
+// MoE layers of what has been read so far.
+double moe_layers_read(const SettingValues& settings) {
+  const auto listed = settings.find("moe.layers");
+  const int64_t num_layers = whole(settings, "model.num_layers");
+  if (listed == settings.end() || listed->second.items.empty()) {
+    return static_cast<double>(num_layers);
+  }
+  return static_cast<double>(
+      num_moe_layers(layer_set("moe.layers", listed->second.items, num_layers)));
+}
+
+}  // namespace
+
+void read_balance_loss(HfConfig& fields, SettingValues& settings, double standard) {
+  const double theirs = fields.get("router_aux_loss_coef", standard);
+  const auto top_k = static_cast<double>(whole(settings, "moe.top_k"));
+  const double layers = moe_layers_read(settings);
+  set(settings, "moe.aux_loss_coeff", print_value(layers > 0 ? theirs * top_k / layers : 0.0));
+}
+
+void write_balance_loss(const Config& config, Json& fields) {
+  const auto layers = static_cast<double>(num_moe_layers(moe_layers_of(config)));
+  const double ours = config.moe.aux_loss_coeff;
+  fields["router_aux_loss_coef"] = ours * layers / static_cast<double>(config.moe.top_k);
+}
+
+std::vector<FieldRule> decoder_fields(const DecoderStandards& standards) {
+  return {
+      {"vocab_size", "model.vocab_size", standards.vocab_size},
+      {"hidden_size", "model.hidden_size", standards.hidden_size},
+      {"num_hidden_layers", "model.num_layers", standards.num_layers},
+      {"num_attention_heads", "model.num_attention_heads", standards.num_heads},
+      {"num_key_value_heads", "model.num_query_groups", standards.num_kv_heads, "0"},
+      {"max_position_embeddings", "model.max_position", standards.max_position},
+      {"rms_norm_eps", "model.norm_epsilon", standards.norm_epsilon},
+      {"tie_word_embeddings", "model.tie_embeddings", false},
+      {"initializer_range", "model.init_std", 0.02},
+      {.field = "hidden_act",
+       .setting = "model.activation",
+       .standard = "silu",
+       .words = activation_words()},
+  };
+}
+
+std::vector<std::pair<std::string, std::string>> activation_words() {
+  return {{"silu", "silu"},          {"swish", "silu"},
+          {"gelu", "gelu"},          {"gelu_pytorch_tanh", "gelu_tanh"},
+          {"gelu_new", "gelu_tanh"}, {"relu", "relu"},
+          {"relu2", "relu_squared"}, {"quick_gelu", "quick_gelu"}};
+}
+
+std::vector<TensorRule> decoder_tensors() {
+  return {
+      {"model.embed_tokens.weight", "embedding.weight"},
+      {in_layer("input_layernorm.weight"), logical("attention_norm.weight")},
+      {in_layer("self_attn.q_proj.weight"), logical("attention.q"), {}, {2, 1}},
+      {in_layer("self_attn.k_proj.weight"), logical("attention.k"), {}, {2, 1}},
+      {in_layer("self_attn.v_proj.weight"), logical("attention.v"), {}, {2, 1}},
+      {in_layer("self_attn.o_proj.weight"), logical("attention.o"), {}, {1, 2}},
+      {in_layer("post_attention_layernorm.weight"), logical("mlp_norm.weight")},
+      {"model.norm.weight", "final_norm.weight"},
+      {"lm_head.weight", "head.weight"},
+  };
+}
+
+std::vector<TensorRule> qkv_bias_tensors() {
+  return {{in_layer("self_attn.q_proj.bias"), logical("attention.q_bias"), {}, {kAllDims}},
+          {in_layer("self_attn.k_proj.bias"), logical("attention.k_bias"), {}, {kAllDims}},
+          {in_layer("self_attn.v_proj.bias"), logical("attention.v_bias"), {}, {kAllDims}}};
+}
+
+std::vector<TensorRule> output_bias_tensors() {
+  return {{in_layer("self_attn.o_proj.bias"), logical("attention.o_bias")}};
+}
+
+std::vector<TensorRule> qk_norm_tensors() {
+  return {{in_layer("self_attn.q_norm.weight"), logical("attention.q_norm"), {}, {kAllDims}},
+          {in_layer("self_attn.k_norm.weight"), logical("attention.k_norm"), {}, {kAllDims}}};
+}
+
+std::vector<TensorRule> mlp_tensors() {
+  return {{in_layer("mlp.gate_proj.weight"), logical("mlp.gate_up"), {0}},
+          {in_layer("mlp.up_proj.weight"), logical("mlp.gate_up"), {1}},
+          {in_layer("mlp.down_proj.weight"), logical("mlp.down")}};
+}
+
+std::vector<TensorRule> mlp_bias_tensors() {
+  return {{in_layer("mlp.gate_proj.bias"), logical("mlp.gate_up_bias"), {0}},
+          {in_layer("mlp.up_proj.bias"), logical("mlp.gate_up_bias"), {1}},
+          {in_layer("mlp.down_proj.bias"), logical("mlp.down_bias")}};
+}
+
+std::vector<TensorRule> expert_tensors() {
+  const std::string expert = in_layer("mlp.experts.{expert}.");
+  return {
+      {in_layer("mlp.gate.weight"), logical("moe.router.weight")},
+      {expert + "gate_proj.weight", logical("moe.experts.gate_up"), {kExpertIndex, 0}},
+      {expert + "up_proj.weight", logical("moe.experts.gate_up"), {kExpertIndex, 1}},
+      {expert + "down_proj.weight", logical("moe.experts.down"), {kExpertIndex}},
+      {in_layer("mlp.experts.gate_up_proj"), logical("moe.experts.gate_up"), {}, {1, 2, 1}, true},
+      {in_layer("mlp.experts.down_proj"), logical("moe.experts.down"), {}, {}, true},
+  };
+}
+
+std::vector<DroppedTensor> decoder_dropped() {
+  return {{in_layer("self_attn.rotary_emb.inv_freq"), DroppedTensor::Reason::kRotaryFrequencies},
+          {"model.rotary_emb.inv_freq", DroppedTensor::Reason::kRotaryFrequencies},
+          {"lm_head.weight", DroppedTensor::Reason::kTiedHead}};
+}
+
+}  // namespace switchyard

@@ -1,0 +1,182 @@
+#include "hub/hf_model.h"
+
+#include <map>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "config/rules.h"
+#include "hub/hf_settings.h"
+#include "hub/weight_files.h"
+#include "model/rotary.h"
+
+namespace switchyard {
+namespace {
+
+constexpr std::string_view kConfigFile = "config.json";
+
+std::string and_others(size_t num_names) {
+  return num_names > 1 ? fmt::format(" (and {} more)", num_names - 1) : "";
+}
+
+void check_dtype(const HfTensor& tensor, const std::filesystem::path& folder) {
+  const bool is_known = tensor.dtype == at::kDouble || tensor.dtype == at::kFloat ||
+                        tensor.dtype == at::kHalf || tensor.dtype == at::kBFloat16;
+  check<FileError>(is_known, "{}: tensor \"{}\" is {}: only F64, F32, F16 and BF16 are supported",
+                   (folder / tensor.file).string(), tensor.name, safetensors_dtype(tensor.dtype));
+}
+
+void check_shape_of(const HfTensor& tensor, const MappedTensor& mapped,
+                    const std::filesystem::path& folder) {
+  check<FileError>(tensor.shape == mapped.shape, "{}: tensor \"{}\" is [{}], {} makes it [{}] ({})",
+                   (folder / tensor.file).string(), tensor.name, fmt::join(tensor.shape, ", "),
+                   kConfigFile, fmt::join(mapped.shape, ", "), mapped.logical);
+}
+
+std::optional<DroppedTensor::Reason> reason_to_drop(const ModelFamily& family, const Config& config,
+                                                    const std::string& name) {
+  std::vector<int64_t> numbers;
+  const std::string pattern = name_pattern(name, numbers);
+  for (const DroppedTensor& dropped : family.dropped) {
+    const bool applies =
+        dropped.reason != DroppedTensor::Reason::kTiedHead || config.model.tie_embeddings;
+    if (applies && dropped.tensor == pattern) {
+      return dropped.reason;
+    }
+  }
+  return std::nullopt;
+}
+
+// What is dropped has to be what it copies.
+void check_dropped(const HfModel& model, const HfTensor& tensor, const WeightFiles& weights) {
+  const auto values_of = [&](const std::string& name) {
+    return weights.files[weights.tensors.at(name).file]->tensor(name);
+  };
+  const std::string where = (model.path / tensor.file).string();
+  const at::Tensor values = values_of(tensor.name);
+  if (*tensor.dropped == DroppedTensor::Reason::kTiedHead) {
+    for (const TensorRule& rule : model.family->tensors) {
+      if (rule.logical == "embedding.weight") {
+        const auto embedding = weights.tensors.find(rule.tensor);
+        check<FileError>(
+            embedding != weights.tensors.end() && at::equal(values, values_of(rule.tensor)),
+            "{}: tensor \"{}\" differs from \"{}\", but {} ties them "
+            "(tie_word_embeddings)",
+            where, tensor.name, rule.tensor, kConfigFile);
+      }
+    }
+    return;
+  }
+  const at::Tensor expected =
+      rotary_frequencies(model.config, model.config.model.max_position, at::kDouble).inverse;
+  const bool is_same = values.numel() == expected.numel() &&
+                       at::allclose(values.to(at::kDouble).view({-1}), expected.to(at::kDouble),
+                                    /*rtol=*/1e-2, /*atol=*/1e-6);
+  check<FileError>(is_same,
+                   "{}: tensor \"{}\" holds other rotary frequencies than {} describes: this "
+                   "program computes them from the configuration",
+                   where, tensor.name, kConfigFile);
+}
+
+// The tensors of the files in their order, each with its logical tensor or its reason to be
+// dropped.
+void take_tensors(HfModel& model, const WeightFiles& weights,
+                  const std::map<std::string, MappedTensor>& mapped) {
+  std::vector<std::string> left_over;
+  std::vector<FileIndex> indexes;
+  for (const auto& file : weights.files) {
+    FileIndex index;
+    index.file = file->path().filename().string();
+    index.header_checksum = file->header_checksum();
+    for (const SafetensorsEntry& entry : file->entries()) {
+      HfTensor tensor{entry.name, entry.dtype, entry.shape, index.file, std::nullopt};
+      const auto found = mapped.find(entry.name);
+      if (found != mapped.end()) {
+        check_dtype(tensor, model.path);
+        check_shape_of(tensor, found->second, model.path);
+        index.entries.push_back({found->second.logical,
+                                 entry.name,
+                                 entry.dtype,
+                                 found->second.logical_shape,
+                                 found->second.box,
+                                 {},
+                                 entry.shape});
+      } else if ((tensor.dropped = reason_to_drop(*model.family, model.config, entry.name))) {
+        check_dropped(model, tensor, weights);
+      } else {
+        left_over.push_back(entry.name);
+      }
+      model.tensors.push_back(std::move(tensor));
+    }
+    indexes.push_back(std::move(index));
+  }
+  check<FileError>(left_over.empty(),
+                   "{}: holds tensor \"{}\"{}, which a model of type {} with this {} does not have",
+                   model.path.string(), left_over.empty() ? "" : left_over.front(),
+                   and_others(left_over.size()), model.family->model_type, kConfigFile);
+  model.index.files = std::move(indexes);
+}
+
+// Names every tensor that would have to be there.
+void check_nothing_is_missing(const HfModel& model,
+                              const std::map<std::string, MappedTensor>& mapped) {
+  std::map<std::string, int64_t> found;  // elements by logical tensor
+  std::set<std::string> names;
+  for (const HfTensor& tensor : model.tensors) {
+    names.insert(tensor.name);
+  }
+  for (const FileIndex& file : model.index.files) {
+    for (const IndexEntry& entry : file.entries) {
+      found[entry.tensor] += entry.box.numel();
+    }
+  }
+  std::vector<std::string> missing;
+  for (const auto& [name, tensor] : mapped) {
+    const int64_t expected =
+        Box{std::vector<int64_t>(tensor.logical_shape.size(), 0), tensor.logical_shape}.numel();
+    if (!tensor.is_other_spelling && !names.contains(name) && found[tensor.logical] < expected) {
+      missing.push_back(name);
+    }
+  }
+  check<FileError>(missing.empty(), "{}: has no tensor \"{}\"{}, which {} asks for",
+                   model.path.string(), missing.empty() ? "" : missing.front(),
+                   and_others(missing.size()), kConfigFile);
+}
+
+}  // namespace
+
+bool is_hf_directory(const std::filesystem::path& path) {
+  return std::filesystem::is_regular_file(path / kConfigFile);
+}
+
+HfModel open_hf_model(const std::filesystem::path& path) {
+  check<FileError>(is_hf_directory(path), "{} is no Hugging Face directory: it has no {}",
+                   path.string(), kConfigFile);
+  HfModel model;
+  model.path = path;
+  HfConfig fields = HfConfig::from_file(path / kConfigFile);
+  model.family = &find_family(fields);
+  model.settings = read_hf_settings(*model.family, fields);
+  model.fields = fields.fields();
+  model.config = with_settings(Config{}, model.settings, fields.source());
+  try {
+    check_rules(model.config, ConfigUse::kDescribe);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", fields.source(), error.what()));
+  }
+  std::map<std::string, MappedTensor> mapped;
+  for (MappedTensor& tensor : map_tensors(*model.family, logical_shapes(model.config))) {
+    std::string name = tensor.name;
+    mapped.emplace(std::move(name), std::move(tensor));
+  }
+  const WeightFiles weights = open_weight_files(path);
+  take_tensors(model, weights, mapped);
+  check_nothing_is_missing(model, mapped);
+  model.index = merge_indexes(std::move(model.index.files));
+  return model;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,93 @@
+#include "hub/import.h"
+
+#include <map>
+#include <memory>
+
+#include <ATen/ATen.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
+#include "config/manual.h"
+#include "hub/origin.h"
+
+namespace switchyard {
+namespace {
+
+// Opens the files one after the other: tensors come in the order of the files.
+class OneFileAtATime {
+ public:
+  explicit OneFileAtATime(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  // Mapped from the file. [shape]
+  at::Tensor tensor(const std::string& file, const std::string& name) {
+    if (open_ == nullptr || open_->path().filename() != file) {
+      open_ = std::make_unique<SafetensorsFile>(folder_ / file);
+    }
+    return open_->tensor(name);
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::unique_ptr<SafetensorsFile> open_;
+};
+
+CheckpointRecord record_of(const HfModel& model) {
+  CheckpointRecord record;
+  Origins origins;
+  for (const auto& [name, value] : model.settings) {
+    origins.set(name, "config.json");
+  }
+  record.configuration = resolved_yaml(model.config, origins);
+  record.layout = "imported";
+  record.describe_machine();
+  record.origin = to_json(origin_of(model));
+  record.assets = carried_files(model.path);
+  return record;
+}
+
+}  // namespace
+
+void import_model(const HfModel& model, const std::filesystem::path& checkpoint,
+                  const ReportProgress& report) {
+  std::map<std::string, const IndexEntry*> entries;
+  for (const FileIndex& file : model.index.files) {
+    for (const IndexEntry& entry : file.entries) {
+      entries[entry.key] = &entry;
+    }
+  }
+  const auto files = std::make_shared<OneFileAtATime>(model.path);
+  const auto progress = std::make_shared<ConversionProgress>();
+  std::vector<StreamedPart> parts;
+  for (const HfTensor& tensor : model.tensors) {
+    if (tensor.dropped == DroppedTensor::Reason::kTiedHead) {
+      continue;  // a copy of the embedding
+    }
+    const auto found = entries.find(tensor.name);
+    StreamedPart part;
+    if (found == entries.end()) {
+      part = {kOriginPrefix + tensor.name,
+              tensor.shape,
+              Box{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape},
+              tensor.dtype,
+              {}};
+    } else {
+      const IndexEntry& entry = *found->second;
+      part = {entry.tensor, entry.global_shape, entry.box, entry.dtype, {}};
+    }
+    part.values = [files, progress, report, file = tensor.file, name = tensor.name,
+                   shape = part.box.shape] {
+      const at::Tensor values = files->tensor(file, name).view(shape);
+      report(*progress);
+      ++progress->tensors_done;
+      progress->bytes_done += static_cast<int64_t>(values.nbytes());
+      return values;
+    };
+    ++progress->num_tensors;
+    progress->num_bytes += part.box.numel() * static_cast<int64_t>(c10::elementSize(part.dtype));
+    parts.push_back(std::move(part));
+  }
+  write_checkpoint(checkpoint, record_of(model), parts);
+  report(*progress);
+}
+
+}  // namespace switchyard

@@ -1,0 +1,123 @@
+#include "hub/origin.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/sealed_json.h"
+#include "hub/hf_settings.h"
+#include "hub/weight_files.h"
+
+namespace switchyard {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kRotary = "rotary frequencies";
+constexpr std::string_view kTied = "tied head";
+
+Json to_json(const HfTensor& tensor) {
+  Json json = {{"name", tensor.name},
+               {"dtype", safetensors_dtype(tensor.dtype)},
+               {"shape", tensor.shape},
+               {"file", tensor.file}};
+  if (tensor.dropped) {
+    json["dropped"] = *tensor.dropped == DroppedTensor::Reason::kTiedHead ? kTied : kRotary;
+  }
+  return json;
+}
+
+HfTensor tensor_from(const Json& json, const std::string& source) {
+  HfTensor tensor;
+  tensor.name = json_field<std::string>(json, "name", source);
+  tensor.dtype = dtype_from_safetensors(json_field<std::string>(json, "dtype", source), source);
+  tensor.shape = json_field<std::vector<int64_t>>(json, "shape", source);
+  tensor.file = json_field<std::string>(json, "file", source);
+  if (json.contains("dropped")) {
+    tensor.dropped = json_field<std::string>(json, "dropped", source) == kTied
+                         ? DroppedTensor::Reason::kTiedHead
+                         : DroppedTensor::Reason::kRotaryFrequencies;
+  }
+  return tensor;
+}
+
+const ModelFamily& family_for(const Config& config, const std::string& model_type) {
+  std::vector<std::string> reasons;
+  for (const ModelFamily& family : families()) {
+    if (!model_type.empty() && family.model_type != model_type) {
+      continue;
+    }
+    const std::vector<std::string> differences = not_expressed(family, config);
+    if (differences.empty()) {
+      return family;
+    }
+    reasons.push_back(fmt::format("{}: {}", family.model_type, fmt::join(differences, ", ")));
+  }
+  std::vector<std::string> known;
+  for (const ModelFamily& family : families()) {
+    known.push_back(family.model_type);
+  }
+  check<ConfigError>(!reasons.empty(), "there is no family \"{}\"; known are: {}", model_type,
+                     fmt::join(known, ", "));
+  throw ConfigError(
+      fmt::format("no Hugging Face family has such a model:\n{}", fmt::join(reasons, "\n")));
+}
+
+}  // namespace
+
+Json to_json(const Origin& origin) {
+  Json tensors = Json::array();
+  for (const HfTensor& tensor : origin.tensors) {
+    tensors.push_back(to_json(tensor));
+  }
+  return {{"model_type", origin.family->model_type},
+          {"config", origin.fields},
+          {"tensors", std::move(tensors)}};
+}
+
+Origin origin_from_json(const Json& json, const std::string& source) {
+  Origin origin;
+  const auto type = json_field<std::string>(json, "model_type", source);
+  origin.family = find_family_by_type(type);
+  check<CheckpointError>(origin.family != nullptr,
+                         "{}: its model is of type \"{}\", which this version does not know",
+                         source, type);
+  origin.fields = json_field<Json>(json, "config", source);
+  for (const Json& tensor : json_field<Json>(json, "tensors", source)) {
+    origin.tensors.push_back(tensor_from(tensor, source));
+  }
+  return origin;
+}
+
+Origin origin_of(const HfModel& model) {
+  return {model.family, model.fields, model.tensors};
+}
+
+Origin origin_from_scratch(const Config& config, const std::string& model_type,
+                           at::ScalarType dtype) {
+  Origin origin;
+  origin.family = &family_for(config, model_type);
+  origin.fields = write_hf_fields(*origin.family, config);
+  for (const MappedTensor& mapped : map_tensors(*origin.family, logical_shapes(config))) {
+    if (!mapped.is_other_spelling) {
+      origin.tensors.push_back({mapped.name, dtype, mapped.shape, "model.safetensors", {}});
+    }
+  }
+  return origin;
+}
+
+std::vector<std::filesystem::path> carried_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_regular_file() && name != "config.json" && !is_weight_file(name)) {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/box.h"
+#include "hub/family.h"
+#include "nn/parameters.h"
+
+namespace switchyard {
+
+// One tensor as a Hugging Face file holds it, and the box of the logical tensor that its elements
+// are, in the same row-major order.
+struct MappedTensor {
+  std::string name;            // in the file
+  std::vector<int64_t> shape;  // in the file
+  std::string logical;
+  std::vector<int64_t> logical_shape;
+  Box box;
+  bool is_other_spelling = false;
+};
+
+// Logical tensors by name with their logical shapes.
+using LogicalShapes = std::map<std::string, std::vector<int64_t>>;
+LogicalShapes logical_shapes(const Parameters& parameters);
+
+// A model's logical shapes by its settings, without memory for its values.
+LogicalShapes logical_shapes(const Config& config);
+
+// Every tensor that files of the family may hold for these logical tensors. Throws ConfigError for
+// a logical tensor that no rule of the family makes.
+std::vector<MappedTensor> map_tensors(const ModelFamily& family, const LogicalShapes& shapes);
+
+// A name with {layer} and {expert} in place of its numbers is how rules speak of many tensors:
+// "layers.{layer}.attention.q" for "layers.7.attention.q" (7). Numbers come back in order.
+std::string name_pattern(const std::string& name, std::vector<int64_t>& numbers);
+
+}  // namespace switchyard

@@ -1,0 +1,165 @@
+#include "hub/hf_settings.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "config/settings.h"
+#include "hub/hub_tests.h"
+
+namespace switchyard {
+namespace {
+
+using Json = nlohmann::json;
+
+Config config_from(const Json& fields) {
+  HfConfig read(fields, "config.json");
+  const ModelFamily& family = find_family(read);
+  return with_settings(Config{}, read_hf_settings(family, read), "config.json");
+}
+
+std::string refusal(const std::string& family, const std::function<void(Json&)>& change) {
+  Json fields = read_json(golden_directory(family) / "config.json");
+  change(fields);
+  return message_of<ConfigError>([&] { config_from(fields); });
+}
+
+// What write_hf_fields() gives back of what was read, in the files' own words.
+TEST(HfSettings, WriteWhatTheyRead) {
+  for (const std::string& name : kGoldenFamilies) {
+    const Json fields = read_json(golden_directory(name) / "config.json");
+    const Config config = config_from(fields);
+    const ModelFamily& family = *find_family_by_type(name);
+    EXPECT_EQ(not_expressed(family, config), std::vector<std::string>{}) << name;
+    const Json written = write_hf_fields(family, config);
+    for (const auto& [field, value] : written.items()) {
+      if (fields.contains(field) && field != "max_window_layers" && field != "mlp_only_layers" &&
+          field != "decoder_sparse_step" && field != "router_aux_loss_coef" &&
+          field != "rope_parameters" && field != "head_dim" && field != "sliding_window") {
+        EXPECT_EQ(value, fields[field]) << name << " " << field;
+      }
+    }
+  }
+}
+
+// Published values, typed in from the files of the models.
+TEST(HfSettings, UnderstandPublishedConfigurations) {
+  const Config mixtral = config_from({{"architectures", {"MixtralForCausalLM"}},
+                                      {"model_type", "mixtral"},
+                                      {"hidden_size", 4096},
+                                      {"intermediate_size", 14336},
+                                      {"num_attention_heads", 32},
+                                      {"num_experts_per_tok", 2},
+                                      {"num_hidden_layers", 32},
+                                      {"num_key_value_heads", 8},
+                                      {"num_local_experts", 8},
+                                      {"rms_norm_eps", 1e-05},
+                                      {"rope_theta", 1000000.0},
+                                      {"router_aux_loss_coef", 0.02},
+                                      {"sliding_window", nullptr},
+                                      {"torch_dtype", "bfloat16"},
+                                      {"vocab_size", 32000}});
+  EXPECT_EQ(mixtral.moe.num_experts, 8);
+  EXPECT_EQ(mixtral.moe.ffn_hidden_size, 14336);
+  EXPECT_FALSE(mixtral.moe.pre_softmax);
+  EXPECT_EQ(mixtral.rope.base, 1e6);
+  EXPECT_EQ(mixtral.attention.window, 0);
+  // 0.02 x 2 of each token's copies / 32 layers.
+  EXPECT_DOUBLE_EQ(mixtral.moe.aux_loss_coeff, 0.02 * 2 / 32);
+
+  const Config llama = config_from({{"architectures", {"LlamaForCausalLM"}},
+                                    {"hidden_size", 2048},
+                                    {"intermediate_size", 8192},
+                                    {"num_attention_heads", 32},
+                                    {"num_hidden_layers", 16},
+                                    {"num_key_value_heads", 8},
+                                    {"head_dim", 64},
+                                    {"max_position_embeddings", 131072},
+                                    {"rms_norm_eps", 1e-05},
+                                    {"rope_scaling",
+                                     {{"factor", 32.0},
+                                      {"high_freq_factor", 4.0},
+                                      {"low_freq_factor", 1.0},
+                                      {"original_max_position_embeddings", 8192},
+                                      {"rope_type", "llama3"}}},
+                                    {"rope_theta", 500000.0},
+                                    {"tie_word_embeddings", true},
+                                    {"vocab_size", 128256}});
+  EXPECT_EQ(llama.rope.type, RopeType::kLlama3);
+  EXPECT_EQ(llama.rope.factor, 32);
+  EXPECT_EQ(llama.rope.original_max_position, 8192);
+  EXPECT_TRUE(llama.model.tie_embeddings);
+  EXPECT_EQ(llama.moe.num_experts, 0);
+}
+
+// Fields left out take transformers' standard values for the family, not ours.
+TEST(HfSettings, TakeTransformersStandardsForWhatIsLeftOut) {
+  EXPECT_EQ(config_from({{"model_type", "mistral"}}).attention.window, 4096);
+  EXPECT_EQ(config_from({{"model_type", "mixtral"}}).attention.window, 0);
+  EXPECT_EQ(config_from({{"model_type", "mixtral"}}).rope.base, 1e6);
+  EXPECT_EQ(config_from({{"model_type", "llama"}}).model.query_groups(), 32);
+  EXPECT_EQ(config_from({{"model_type", "qwen3"}}).model.head_dim, 128);
+  EXPECT_FALSE(config_from({{"model_type", "qwen3_moe"}}).moe.renormalize);
+  EXPECT_TRUE(config_from({{"model_type", "qwen2_moe"}}).attention.qkv_bias);
+  EXPECT_EQ(config_from({{"model_type", "olmoe"}}).model.norm_epsilon, 1e-5);
+}
+
+TEST(HfSettings, CountSparseLayersAsTransformersDoes) {
+  const Json base = {{"model_type", "qwen2_moe"}, {"num_hidden_layers", 6}};
+  Json step = base;
+  step["decoder_sparse_step"] = 2;
+  EXPECT_EQ(config_from(step).moe.layers, (std::vector<std::string>{"1", "3", "5"}));
+  Json only = base;
+  only["mlp_only_layers"] = {0, 4, 5};
+  EXPECT_EQ(config_from(only).moe.layers, std::vector<std::string>{"1-3"});
+  only["mlp_only_layers"] = {0, 1, 2, 3, 4, 5};
+  EXPECT_EQ(config_from(only).moe.num_experts, 0);
+}
+
+TEST(HfSettings, RefuseWhatTheyCannotFollow) {
+  EXPECT_EQ(
+      refusal("llama", [](Json& fields) { fields["residual_scale"] = 2; }),
+      "config.json: unknown field residual_scale for model_type llama: if it changes what the "
+      "model computes, this program cannot follow it; remove it if it does not");
+  EXPECT_EQ(refusal("llama", [](Json& fields) { fields["attention_dropout"] = 0.1; }),
+            "config.json: attention_dropout is 0.1, only 0.0 is supported: dropout is not "
+            "implemented");
+  EXPECT_EQ(refusal("llama", [](Json& fields) { fields["hidden_act"] = "mish"; }),
+            "config.json: hidden_act is \"mish\"; known are: silu, swish, gelu, gelu_pytorch_tanh, "
+            "gelu_new, relu, relu2, quick_gelu");
+  EXPECT_EQ(
+      refusal("llama", [](Json& fields) { fields["rope_parameters"]["rope_type"] = "longrope"; }),
+      "config.json: unknown RoPE type \"longrope\"; known are: default, linear, dynamic, "
+      "llama3, yarn");
+  EXPECT_EQ(refusal("llama", [](Json& fields) { fields["rope_parameters"]["gamma"] = 1; }),
+            "config.json: rope_parameters has the unknown field gamma for type \"llama3\"");
+  EXPECT_EQ(refusal("llama", [](Json& fields) { fields["hidden_size"] = nullptr; }),
+            "config.json: hidden_size is null: this family needs a value");
+  EXPECT_EQ(refusal("qwen2", [](Json& fields) { fields["layer_types"] = {"full_attention"}; }),
+            "config.json: layer_types lists 1 layers, num_hidden_layers is 2");
+  EXPECT_EQ(refusal("qwen2",
+                    [](Json& fields) {
+                      fields["layer_types"] = {"full_attention", "chunked_attention"};
+                    }),
+            "config.json: layer_types has \"chunked_attention\"; known are: full_attention, "
+            "sliding_attention");
+  EXPECT_EQ(refusal("llama", [](Json& fields) { fields["num_hidden_layers"] = 0; }),
+            "config.json: model.num_layers is 0, allowed are 1 to 10000");
+  const std::string unknown =
+      refusal("llama", [](Json& fields) { fields["architectures"] = {"FalconForCausalLM"}; });
+  EXPECT_TRUE(unknown.starts_with(
+      "config.json: architecture FalconForCausalLM is not supported; these are: LlamaForCausalLM"))
+      << unknown;
+}
+
+TEST(HfSettings, SayWhatAFamilyCannotExpress) {
+  Config config = config_from(read_json(golden_directory("mixtral") / "config.json"));
+  config.attention.qk_norm = QkNormKind::kHead;
+  EXPECT_EQ(not_expressed(*find_family_by_type("mixtral"), config),
+            std::vector<std::string>{"attention.qk_norm is none in this family, head here"});
+  // Softmax over the chosen logits is softmax over all, renormalised: Qwen3-MoE can say it.
+  config.model.ffn_hidden_size = 8;
+  EXPECT_EQ(not_expressed(*find_family_by_type("qwen3_moe"), config), std::vector<std::string>{});
+}
+
+}  // namespace
+}  // namespace switchyard

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/checkpoint_tests.h"
+#include "checkpoint/safetensors.h"
+
+// What the tests of Hugging Face directories share.
+namespace switchyard {
+
+inline std::filesystem::path golden_directory(const std::string& family) {
+  return std::filesystem::path(SWITCHYARD_SOURCE_DIR) / "tests/golden/hf" / family;
+}
+
+inline const std::vector<std::string> kGoldenFamilies = {
+    "llama", "mistral", "mixtral", "olmoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"};
+
+inline nlohmann::json read_json(const std::filesystem::path& path) {
+  return nlohmann::json::parse(file_bytes(path));
+}
+
+// A copy of a golden directory that a test may damage.
+class DirectoryCopy {
+ public:
+  explicit DirectoryCopy(const std::string& family) : path_(folder_ / family) {
+    std::filesystem::copy(golden_directory(family), path_);
+    std::filesystem::remove(path_ / "expected.safetensors");
+  }
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+  void change_config(const std::function<void(nlohmann::json&)>& change) const {
+    nlohmann::json fields = read_json(path_ / "config.json");
+    change(fields);
+    write_bytes(path_ / "config.json", fields.dump());
+  }
+
+  // Rewrites model.safetensors with other tensors.
+  void change_tensors(const std::function<void(std::map<std::string, at::Tensor>&)>& change) const {
+    std::map<std::string, at::Tensor> tensors;
+    {
+      const SafetensorsFile file(path_ / "model.safetensors");
+      for (const SafetensorsEntry& entry : file.entries()) {
+        tensors[entry.name] = file.tensor(entry.name).clone();
+      }
+    }
+    change(tensors);
+    std::vector<SafetensorsDeclaration> declarations;
+    for (const auto& [name, tensor] : tensors) {
+      declarations.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+    }
+    SafetensorsWriter writer(path_ / "model.safetensors", declarations);
+    for (const auto& [name, tensor] : tensors) {
+      writer.write(tensor);
+    }
+    writer.finish();
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::filesystem::path path_;
+};
+
+}  // namespace switchyard

@@ -1,0 +1,169 @@
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/part_reader.h"
+#include "hub/export.h"
+#include "hub/hub_tests.h"
+#include "hub/import.h"
+#include "hub/weight_files.h"
+
+namespace switchyard {
+namespace {
+
+const ReportProgress kSilent = [](const ConversionProgress&) {};
+
+// Names, dtypes, shapes, files and bytes of all tensors are equal.
+void expect_same_weights(const std::filesystem::path& before, const std::filesystem::path& after) {
+  const WeightFiles expected = open_weight_files(before);
+  const WeightFiles actual = open_weight_files(after);
+  ASSERT_EQ(actual.tensors.size(), expected.tensors.size());
+  for (const auto& [name, place] : expected.tensors) {
+    ASSERT_TRUE(actual.tensors.contains(name)) << name;
+    const auto& other = actual.tensors.at(name);
+    EXPECT_EQ(actual.files[other.file]->path().filename(),
+              expected.files[place.file]->path().filename());
+    const at::Tensor a = expected.files[place.file]->tensor(name);
+    const at::Tensor b = actual.files[other.file]->tensor(name);
+    ASSERT_EQ(a.scalar_type(), b.scalar_type()) << name;
+    ASSERT_EQ(a.sizes(), b.sizes()) << name;
+    EXPECT_EQ(std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()), 0) << name;
+  }
+}
+
+class ImportExport : public testing::Test {
+ protected:
+  void import(const std::filesystem::path& directory) {
+    import_model(open_hf_model(directory), folder_ / "checkpoint", kSilent);
+  }
+  ExportReport export_again(const ExportOptions& options = {}) {
+    return export_model(folder_ / "checkpoint", folder_ / "out", options, kSilent);
+  }
+  std::string refusal(const ExportOptions& options) {
+    return message_of<Error>([&] { export_again(options); });
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ImportExport, GivesBackEveryByteOfEveryFamily) {
+  for (const std::string& family : kGoldenFamilies) {
+    const std::filesystem::path source = golden_directory(family);
+    import(source);
+    const ExportReport report = export_again();
+    EXPECT_FALSE(report.is_rounded);
+    expect_same_weights(source, folder_ / "out");
+    EXPECT_EQ(read_json(folder_ / "out" / "config.json"), read_json(source / "config.json"));
+    EXPECT_EQ(file_bytes(folder_ / "out" / "generation_config.json"),
+              file_bytes(source / "generation_config.json"));
+    if (std::filesystem::exists(source / "model.safetensors.index.json")) {
+      EXPECT_EQ(read_json(folder_ / "out" / "model.safetensors.index.json")["weight_map"],
+                read_json(source / "model.safetensors.index.json")["weight_map"]);
+    }
+    std::filesystem::remove_all(folder_ / "checkpoint");
+    std::filesystem::remove_all(folder_ / "out");
+  }
+}
+
+TEST_F(ImportExport, CarriesDroppedTensorsAndOtherFilesAlong) {
+  const DirectoryCopy copy("qwen2");
+  copy.change_tensors(
+      [](auto& tensors) { tensors["lm_head.weight"] = tensors.at("model.embed_tokens.weight"); });
+  const DirectoryCopy rotary("olmoe");
+  rotary.change_tensors([](auto& tensors) {
+    tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = at::tensor({1.0F, 0.01F});
+  });
+  write_bytes(copy / "tokenizer.json", "{}");
+  write_bytes(copy / "chat_template.jinja", "{{ x }}");
+  import(copy.path());
+  EXPECT_EQ(export_again().num_carried, 3);
+  expect_same_weights(copy.path(), folder_ / "out");
+  EXPECT_EQ(file_bytes(folder_ / "out" / "chat_template.jinja"), "{{ x }}");
+  std::filesystem::remove_all(folder_ / "checkpoint");
+  std::filesystem::remove_all(folder_ / "out");
+  import(rotary.path());
+  export_again();
+  expect_same_weights(rotary.path(), folder_ / "out");
+}
+
+// The values of a logical tensor, read out of both.
+TEST_F(ImportExport, StoresTheValuesThatTheDirectoryHolds) {
+  const HfModel model = open_hf_model(golden_directory("mixtral"));
+  import_model(model, folder_ / "checkpoint", kSilent);
+  const OpenedCheckpoint opened = open_checkpoint(folder_ / "checkpoint");
+  PartReader from_directory(model.path, model.index);
+  PartReader from_checkpoint(folder_ / "checkpoint", opened.index);
+  for (const auto& [name, tensor] : model.index.tensors) {
+    const std::vector<int64_t> start(tensor.global_shape.size(), 0);
+    const TensorPart a{name, tensor.global_shape, start, at::empty(tensor.global_shape)};
+    const TensorPart b{name, tensor.global_shape, start, at::empty(tensor.global_shape)};
+    from_directory.read(a);
+    from_checkpoint.read(b);
+    EXPECT_TRUE(at::equal(a.values, b.values)) << name;
+  }
+  const std::string name = "model.layers.0.block_sparse_moe.experts.2.w3.weight";
+  const WeightFiles files = open_weight_files(golden_directory("mixtral"));
+  const at::Tensor w3 = files.files[files.tensors.at(name).file]->tensor(name);
+  const TensorPart up{
+      "layers.0.moe.experts.gate_up", {4, 2, 20, 16}, {2, 1, 0, 0}, at::empty({1, 1, 20, 16})};
+  from_checkpoint.read(up);
+  EXPECT_TRUE(at::equal(up.values[0][0], w3));
+}
+
+TEST_F(ImportExport, RoundsToTheDtypeAskedFor) {
+  import(golden_directory("qwen3"));
+  EXPECT_TRUE(export_again({.model_type = "", .dtype = at::kBFloat16}).is_rounded);
+  const at::Tensor before = SafetensorsFile(golden_directory("qwen3") / "model.safetensors")
+                                .tensor("model.layers.0.mlp.up_proj.weight");
+  const at::Tensor after = SafetensorsFile(folder_ / "out" / "model.safetensors")
+                               .tensor("model.layers.0.mlp.up_proj.weight");
+  EXPECT_TRUE(at::equal(after, before.to(at::kBFloat16)));
+  EXPECT_EQ(read_json(folder_ / "out" / "config.json")["dtype"], "bfloat16");
+}
+
+TEST_F(ImportExport, LeavesNothingBehindWhenItRefuses) {
+  import(golden_directory("qwen3"));
+  EXPECT_EQ(refusal({.model_type = "gpt5", .dtype = {}}).substr(0, 37),
+            "there is no family \"gpt5\"; known are:");
+  EXPECT_EQ(refusal({.model_type = "llama", .dtype = {}}),
+            "no Hugging Face family has such a model:\nllama: attention.qk_norm is none in this "
+            "family, head here");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.partial"));
+  std::filesystem::create_directory(folder_ / "out");
+  write_bytes(folder_ / "out" / "mine.txt", "x");
+  EXPECT_EQ(refusal({}), (folder_ / "out").string() +
+                             " is there already: choose another folder, or remove it first");
+  EXPECT_EQ(message_of<FileError>([&] {
+              import_model(open_hf_model(golden_directory("qwen3")), folder_ / "out", kSilent);
+            }),
+            (folder_ / "out").string() +
+                " exists and is no checkpoint: move it away or choose another path");
+}
+
+TEST_F(ImportExport, DealsTensorsOutOverFilesOfTheLargestSize) {
+  import(golden_directory("qwen3"));
+  const ExportReport report =
+      export_again({.model_type = "qwen3", .dtype = {}, .max_shard_bytes = 10'000});
+  EXPECT_GT(report.num_files, 2);
+  const WeightFiles files = open_weight_files(folder_ / "out");  // checks index against headers
+  EXPECT_EQ(files.tensors.size(), open_weight_files(golden_directory("qwen3")).tensors.size());
+  for (const auto& file : files.files) {
+    EXPECT_LT(std::filesystem::file_size(file->path()), 14'000U);
+  }
+}
+
+TEST_F(ImportExport, NoticesAnAlteredAsset) {
+  import(golden_directory("qwen3"));
+  write_bytes(folder_ / "checkpoint" / "assets" / "generation_config.json", "{}");
+  EXPECT_EQ(refusal({}), (folder_ / "checkpoint" / "assets").string() +
+                             ": the files are not those that were saved: one was altered, added or "
+                             "removed");
+}
+
+}  // namespace
+}  // namespace switchyard

@@ -1,0 +1,56 @@
+#include "hub/tensor_map.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint_tests.h"
+
+namespace switchyard {
+namespace {
+
+TEST(NamePattern, PutsLayerAndExpertInPlaceOfNumbers) {
+  std::vector<int64_t> numbers;
+  EXPECT_EQ(name_pattern("model.layers.12.mlp.experts.3.w1.weight", numbers),
+            "model.layers.{layer}.mlp.experts.{expert}.w1.weight");
+  EXPECT_EQ(numbers, (std::vector<int64_t>{12, 3}));
+}
+
+ModelFamily small_family() {
+  ModelFamily family;
+  family.model_type = "small";
+  family.tensors = {
+      {"m.{layer}.q", "layers.{layer}.attention.q", {}, {2, 1}},
+      {"m.{layer}.o", "layers.{layer}.attention.o", {}, {1, 2}},
+      {"m.{layer}.b", "layers.{layer}.attention.q_bias", {}, {kAllDims}},
+      {"m.{layer}.e.{expert}.up", "layers.{layer}.moe.experts.gate_up", {kExpertIndex, 1}},
+  };
+  return family;
+}
+
+TEST(MapTensors, WritesRulesOutForEveryLayerAndExpert) {
+  const auto mapped = map_tensors(small_family(), {{"layers.7.moe.experts.gate_up", {2, 2, 3, 4}}});
+  ASSERT_EQ(mapped.size(), 2U);
+  EXPECT_EQ(mapped[1].name, "m.7.e.1.up");
+  EXPECT_EQ(mapped[1].shape, (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(mapped[1].box, (Box{{1, 1, 0, 0}, {1, 1, 3, 4}}));
+}
+
+TEST(MapTensors, TakesDimsTogetherAsTheRuleSays) {
+  const auto shape_of = [](const std::string& name, const std::vector<int64_t>& shape) {
+    return map_tensors(small_family(), {{name, shape}}).at(0).shape;
+  };
+  EXPECT_EQ(shape_of("layers.0.attention.q", {4, 8, 32}), (std::vector<int64_t>{32, 32}));
+  EXPECT_EQ(shape_of("layers.0.attention.o", {32, 4, 8}), (std::vector<int64_t>{32, 32}));
+  EXPECT_EQ(shape_of("layers.0.attention.q_bias", {4, 8}), (std::vector<int64_t>{32}));
+}
+
+TEST(MapTensors, RefusesALogicalTensorWithoutARule) {
+  EXPECT_EQ(message_of<ConfigError>([] {
+              map_tensors(small_family(), {{"layers.0.attention.q_norm", {8}}});
+            }),
+            "a model of type small has no tensor for layers.0.attention.q_norm: the settings "
+            "describe another kind of model");
+}
+
+}  // namespace
+}  // namespace switchyard
