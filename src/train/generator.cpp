@@ -1,7 +1,10 @@
 #include "train/generator.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -50,10 +53,53 @@ int64_t sample_token(const at::Tensor& logits, int64_t vocab_size, const Samplin
 
 namespace {
 
+// Shows the text of tokens that follow a prompt, as it becomes certain.
+class Continuation {
+ public:
+  Continuation(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt_ids,
+               std::function<void(const std::string&)> write)
+      : decoder_(tokenizer.stream_decoder()), write_(std::move(write)) {
+    // The prompt goes first, because the first token of a text may be read in another way.
+    std::string prompt;
+    for (const int32_t id : prompt_ids) {
+      decoder_->push(id, prompt);
+    }
+    const size_t size = tokenizer.decode(prompt_ids).size();
+    held_back_ = size - std::min(size, prompt.size());
+  }
+
+  void push(int32_t id) {
+    std::string text;
+    decoder_->push(id, text);
+    show(std::move(text));
+  }
+
+  void finish() {
+    std::string text;
+    decoder_->finish(text);
+    show(std::move(text));
+  }
+
+ private:
+  void show(std::string text) {
+    const size_t of_prompt = std::min(held_back_, text.size());
+    held_back_ -= of_prompt;
+    text.erase(0, of_prompt);
+    if (!text.empty()) {
+      write_(text);
+    }
+  }
+
+  std::unique_ptr<StreamDecoder> decoder_;
+  std::function<void(const std::string&)> write_;
+  size_t held_back_ = 0;  // bytes at the end of the prompt that the decoder has not given yet
+};
+
 // A text under way.
 struct Text {
   size_t index = 0;  // of its prompt
   std::vector<int64_t> ids;
+  std::unique_ptr<Continuation> continuation;
   int64_t dropped = 0;  // tokens before the context
   int64_t seen = 0;     // tokens that the caches have met, dropped ones included
 };
@@ -75,12 +121,18 @@ std::vector<int64_t> unseen_tokens(Text& text, int64_t context_length, size_t pl
 }
 
 std::vector<Text> encode_prompts(const Tokenizer& tokenizer,
-                                 const std::vector<std::string>& prompts) {
+                                 const std::vector<std::string>& prompts,
+                                 const std::function<void(size_t, const std::string&)>& write) {
   std::vector<Text> texts;
   for (const std::string& prompt : prompts) {
     const auto ids = tokenizer.encode(prompt);
     check<ConfigError>(!ids.empty(), "the prompt is empty: give at least one character");
-    texts.push_back({.index = texts.size(), .ids = {ids.begin(), ids.end()}});
+    const size_t index = texts.size();
+    texts.push_back(
+        {.index = index,
+         .ids = {ids.begin(), ids.end()},
+         .continuation = std::make_unique<Continuation>(
+             tokenizer, ids, [index, &write](const std::string& piece) { write(index, piece); })});
   }
   return texts;
 }
@@ -91,8 +143,13 @@ std::vector<Generated> generate(const LanguageModel& model, const Tokenizer& tok
                                 const std::vector<std::string>& prompts,
                                 const SamplingOptions& options,
                                 const std::function<void(size_t, const std::string&)>& write) {
-  std::vector<Text> texts = encode_prompts(tokenizer, prompts);
   std::vector<Generated> generated(prompts.size());
+  const std::function<void(size_t, const std::string&)> show = [&](size_t index,
+                                                                   const std::string& piece) {
+    generated[index].text += piece;
+    write(index, piece);
+  };
+  std::vector<Text> texts = encode_prompts(tokenizer, prompts, show);
   DecodingCaches caches = model.new_caches(std::ssize(texts));
   for (int64_t i = 0; i < options.max_tokens && !texts.empty(); ++i) {
     std::vector<std::vector<int64_t>> unseen;
@@ -108,18 +165,20 @@ std::vector<Generated> generate(const LanguageModel& model, const Tokenizer& tok
                                             tokenizer.vocab_size(), options, std::ssize(text.ids)));
       if (id == tokenizer.end_of_document() && !options.ignore_end) {
         result.is_ended = true;
+        text.continuation->finish();
         texts.erase(texts.begin() + static_cast<int64_t>(place));
         for (auto& layer : caches) {
           layer.erase(layer.begin() + static_cast<int64_t>(place));
         }
         continue;
       }
-      const std::string piece = tokenizer.decode({&id, 1});
       result.ids.push_back(id);
-      result.text += piece;
       text.ids.push_back(id);
-      write(text.index, piece);
+      text.continuation->push(id);
     }
+  }
+  for (Text& text : texts) {
+    text.continuation->finish();
   }
   return generated;
 }

@@ -1,6 +1,6 @@
 #include "train/trainable_model.h"
 
-#include "config/load.h"
+#include "base/error.h"
 
 namespace switchyard {
 namespace {
@@ -23,16 +23,11 @@ void publish_masters(Parameters& parameters) {
   }
 }
 
-// The folder step_N that `path` means.
-std::filesystem::path checkpoint_folder(const std::filesystem::path& path) {
-  return std::filesystem::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
-}
-
 }  // namespace
 
-TrainableModel::TrainableModel(const Config& config, const Groups& groups)
-    : parameters(groups, Dtypes::of(config.train.precision),
-                 static_cast<uint64_t>(config.run.seed)),
+TrainableModel::TrainableModel(const Config& config, const Groups& groups, FirstValues first_values)
+    : parameters(groups, Dtypes::of(config.train.precision), static_cast<uint64_t>(config.run.seed),
+                 first_values),
       model(parameters, config),
       optimizer(parameters, config.optimizer) {}
 
@@ -50,35 +45,34 @@ void TrainableModel::after_load(int64_t num_steps) {
   optimizer.set_num_steps(num_steps);
 }
 
-LoadedModel load_model(const std::filesystem::path& path, const Groups& groups) {
-  const std::filesystem::path folder = checkpoint_folder(path);
-  const bool is_single = std::filesystem::exists(folder / "record.json");
-  const auto candidate = is_single ? std::optional(folder) : find_latest(folder);
-  check<CheckpointError>(
-      candidate.has_value(),
-      "{} holds no checkpoint: give a run directory, its checkpoints folder or one "
-      "step_N of it",
-      path.string());
+std::unique_ptr<Tokenizer> LoadedModel::make_tokenizer(const std::string& name) const {
+  check<ConfigError>(!name.empty() || !source.tokenizer.empty(),
+                     "{} comes without a tokenizer: name one with --tokenizer",
+                     source.path.string());
+  auto tokenizer = switchyard::make_tokenizer(name.empty() ? source.tokenizer : name);
+  check<ConfigError>(
+      tokenizer->vocab_size() <= config.model.vocab_size,
+      "tokenizer {} has {} tokens, the vocabulary of {} has {}: it belongs to another "
+      "model",
+      tokenizer->name(), tokenizer->vocab_size(), source.path.string(), config.model.vocab_size);
+  return tokenizer;
+}
+
+LoadedModel load_model(const std::filesystem::path& path, const Groups& groups,
+                       const LoadModelOptions& options) {
   LoadedModel loaded;
-  const CheckpointRecord first = read_record(*candidate);
-  loaded.config =
-      load_config_text(first.configuration, candidate->string(), ConfigUse::kDescribe).config;
-  loaded.tokenizer = make_tokenizer(loaded.config.data.tokenizer);
-  loaded.parameters =
-      std::make_unique<Parameters>(groups, Dtypes::of(loaded.config.train.precision),
-                                   static_cast<uint64_t>(loaded.config.run.seed));
-  loaded.model = std::make_unique<LanguageModel>(*loaded.parameters, loaded.config);
-  const LoadOptions options{.ignored_prefixes = {"optimizer."}, .check_record = {}};
-  const auto parts = model_parts(*loaded.parameters);
-  if (is_single) {
-    loaded.record = load_checkpoint(folder, parts, groups[GroupName::kWorld], options);
-    loaded.path = folder;
-  } else {
-    auto latest = load_latest_checkpoint(folder, parts, groups[GroupName::kWorld], options);
-    loaded.record = latest->record;
-    loaded.path = latest->path;
+  loaded.source = open_model_source(path);
+  loaded.config = loaded.source.config;
+  loaded.config.train.precision = options.precision.value_or(loaded.config.train.precision);
+  if (!options.auxiliary_losses) {
+    loaded.config.moe.aux_loss_coeff = 0;
+    loaded.config.moe.z_loss_coeff = 0;
   }
-  publish_masters(*loaded.parameters);
+  loaded.parameters = std::make_unique<Parameters>(
+      groups, Dtypes::of(loaded.config.train.precision),
+      static_cast<uint64_t>(loaded.config.run.seed), FirstValues::kUnset);
+  loaded.model = std::make_unique<LanguageModel>(*loaded.parameters, loaded.config);
+  loaded.path = load_weights(loaded.source, *loaded.parameters, groups);
   return loaded;
 }
 

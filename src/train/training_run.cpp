@@ -11,11 +11,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/agree.h"
+#include "checkpoint/assets.h"
 #include "config/manual.h"
 #include "config/moe_layers.h"
 #include "model/flops.h"
 #include "optim/schedule.h"
 #include "train/evaluate.h"
+#include "train/model_source.h"
 #include "train/non_finite.h"
 #include "train/run_identity.h"
 
@@ -121,10 +123,14 @@ TrainingRun::TrainingRun(const LoadedConfig& loaded, const TrainOptions& options
     eval_data_ = std::make_unique<EvaluationData>("data.eval", config_.data.eval, *tokenizer_,
                                                   config_.data.sequence_length, data_options);
   }
-  trained_ = std::make_unique<TrainableModel>(config_, groups);
+  const bool starts_from_model = !config_.model.from.empty();
+  trained_ = std::make_unique<TrainableModel>(
+      config_, groups, starts_from_model ? FirstValues::kUnset : FirstValues::kInitial);
   total_steps_ = config_.train.steps;
   open_run_directory();
-  resume(options);
+  if (!resume(options) && starts_from_model) {
+    start_from_model();
+  }
   if (total_steps_ == 0) {
     budget_ = std::make_unique<StepBudget>(config_.train.minutes);
   }
@@ -135,7 +141,17 @@ void TrainingRun::open_run_directory() {
                     [&] { lock_ = std::make_unique<RunLock>(config_.run.dir); });
 }
 
-void TrainingRun::resume(const TrainOptions& options) {
+void TrainingRun::start_from_model() {
+  ModelSource source = open_model_source(config_.model.from);
+  const std::filesystem::path path = load_weights(source, trained_->parameters, groups_);
+  origin_ = source.record.origin;
+  run_on_first_rank(groups_[GroupName::kWorld], [&] {
+    copy_assets(source.record.assets, config_.run.dir);
+    log_info("starting from {}", path.string());
+  });
+}
+
+bool TrainingRun::resume(const TrainOptions& options) {
   const auto parts = trained_->parts();
   const std::filesystem::path folder = std::filesystem::path(config_.run.dir) / "checkpoints";
   const LoadOptions load_options{
@@ -153,7 +169,7 @@ void TrainingRun::resume(const TrainOptions& options) {
   const auto loaded =
       load_latest_checkpoint(folder, parts, groups_[GroupName::kWorld], load_options);
   if (!loaded) {
-    return;
+    return false;
   }
   const CheckpointRecord& saved = loaded->record;
   skipped_steps_ = saved.extra.value("skipped_steps", int64_t{0});
@@ -163,6 +179,7 @@ void TrainingRun::resume(const TrainOptions& options) {
   samples_consumed_ = saved.samples_consumed;
   tokens_seen_ = saved.tokens_seen;
   seconds_trained_ = saved.extra.value("seconds_trained", 0.0);
+  origin_ = saved.origin;
   if (config_.train.steps == 0) {
     total_steps_ = saved.total_steps;
   } else if (saved.total_steps != config_.train.steps && is_first_rank()) {
@@ -176,6 +193,7 @@ void TrainingRun::resume(const TrainOptions& options) {
       log_warn("{}", reason);
     }
   }
+  return true;
 }
 
 CheckpointRecord TrainingRun::record() const {
@@ -191,6 +209,8 @@ CheckpointRecord TrainingRun::record() const {
   record.extra["seconds_trained"] = seconds_trained_;
   record.extra["skipped_steps"] = skipped_steps_;
   record.describe_machine();
+  record.origin = origin_;
+  record.assets = assets_of(config_.run.dir);
   return record;
 }
 

@@ -41,7 +41,8 @@ class TrainingRun {
 
  private:
   void open_run_directory();
-  void resume(const TrainOptions& options);
+  bool resume(const TrainOptions& options);  // whether there was something to resume from
+  void start_from_model();
   void write_settings() const;
   void train_one_step();
   void count_skipped(const StepOutcome& outcome);
@@ -82,6 +83,7 @@ class TrainingRun {
   int64_t skipped_in_a_row_ = 0;
   double seconds_trained_ = 0;
   double attended_length_ = 0;  // of the sequences of the last step, as their tokens see it
+  nlohmann::json origin_ = nlohmann::json::object();  // see CheckpointRecord
   std::optional<EvalOutcome> last_evaluation_;
   int64_t last_evaluation_step_ = -1;
 };

@@ -1,0 +1,145 @@
+#include "train/forward.h"
+
+#include <fmt/ranges.h>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "base/shape.h"
+#include "checkpoint/safetensors.h"
+#include "hub/origin.h"
+#include "train/train_step.h"
+
+namespace switchyard {
+namespace {
+
+constexpr int64_t kNoLabel = -100;
+
+void check_ids(const char* what, const at::Tensor& ids, int64_t smallest, int64_t vocab_size) {
+  if (ids.numel() == 0) {
+    return;
+  }
+  const auto low = ids.min().item<int64_t>();
+  const auto high = ids.max().item<int64_t>();
+  check<ConfigError>(low >= smallest && high < vocab_size,
+                     "{} are from {} to {}: the model's vocabulary is from 0 to {}", what, low,
+                     high, vocab_size - 1);
+}
+
+TokenBatch batch_of(const at::Tensor& tokens, const at::Tensor& labels) {
+  TokenBatch batch;
+  batch.tokens = tokens.reshape({-1});
+  const at::Tensor targets = labels.defined() ? labels.reshape({-1}) : batch.tokens;
+  const at::Tensor is_labelled = targets.ne(kNoLabel);
+  batch.labels = targets.where(is_labelled, at::zeros({1}, at::kLong));
+  batch.weights = is_labelled.to(at::kFloat);
+  batch.table = SequenceTable::from_lengths(
+      std::vector<int64_t>(static_cast<size_t>(tokens.size(0)), tokens.size(1)));
+  return batch;
+}
+
+Origin naming_of(const LoadedModel& loaded) {
+  if (loaded.source.record.origin.empty()) {
+    return origin_from_scratch(loaded.config, "", at::kFloat);
+  }
+  return origin_from_json(loaded.source.record.origin, loaded.path.string());
+}
+
+// Logical gradients, one whole tensor per logical parameter.
+std::map<std::string, at::Tensor> logical_gradients(const Parameters& parameters) {
+  std::map<std::string, at::Tensor> gradients;
+  for (const auto& storage : parameters.storages()) {
+    for (size_t i = 0; i < storage->pieces.size(); ++i) {
+      const at::Tensor& whole =
+          storage->gradient.defined() ? storage->gradient : at::zeros_like(storage->master);
+      gradients[storage->pieces[i].name()] = storage->piece(whole, i);
+    }
+  }
+  return gradients;
+}
+
+std::map<std::string, at::Tensor> named_gradients(const LoadedModel& loaded) {
+  const Origin origin = naming_of(loaded);
+  std::map<std::string, MappedTensor> mapped;
+  for (MappedTensor& tensor : map_tensors(*origin.family, logical_shapes(loaded.config))) {
+    std::string name = tensor.name;
+    mapped.emplace(std::move(name), std::move(tensor));
+  }
+  const auto logical = logical_gradients(*loaded.parameters);
+  std::map<std::string, at::Tensor> named;
+  for (const HfTensor& tensor : origin.tensors) {
+    const auto found = mapped.find(tensor.name);
+    if (found == mapped.end() || !logical.contains(found->second.logical)) {
+      continue;  // dropped, or a buffer
+    }
+    at::Tensor gradient = logical.at(found->second.logical);
+    const Box& box = found->second.box;
+    for (size_t dim = 0; dim < box.start.size(); ++dim) {
+      gradient = gradient.narrow(static_cast<int64_t>(dim), box.start[dim], box.shape[dim]);
+    }
+    named[tensor.name] = gradient.reshape(tensor.shape).to(at::kFloat);
+  }
+  return named;
+}
+
+at::Tensor read_ids(const SafetensorsFile& file, const std::string& name) {
+  at::Tensor ids = file.tensor(name);
+  check<FileError>(ids.scalar_type() == at::kLong && ids.dim() == 2,
+                   "{}: \"{}\" is {} [{}]: expected I64 [batch, sequence]", file.path().string(),
+                   name, safetensors_dtype(ids.scalar_type()), fmt::join(ids.sizes(), ", "));
+  return ids;
+}
+
+}  // namespace
+
+ForwardResult run_forward(LoadedModel& loaded, const at::Tensor& tokens, const at::Tensor& labels,
+                          bool with_gradients) {
+  check_shape("tokens", tokens, {kAnySize, kAnySize});
+  const int64_t vocab_size = loaded.config.model.vocab_size;
+  check_ids("tokens", tokens, 0, vocab_size);
+  const TokenBatch batch = batch_of(tokens, labels);
+  ForwardResult result;
+  result.logits =
+      loaded.model->logits(batch).to(at::kFloat).view({tokens.size(0), tokens.size(1), vocab_size});
+  if (!labels.defined()) {
+    check<ConfigError>(!with_gradients, "gradients need labels");
+    return result;
+  }
+  check_shape("labels", labels, {tokens.size(0), tokens.size(1)});
+  check_ids("labels", labels.masked_select(labels.ne(kNoLabel)), 0, vocab_size);
+  const StepOutcome outcome = compute_gradients(*loaded.model, *loaded.parameters, {batch});
+  result.loss = at::full({1}, outcome.loss(), at::kDouble).to(at::kFloat);
+  if (with_gradients) {
+    result.gradients = named_gradients(loaded);
+  }
+  return result;
+}
+
+void run_forward_on_file(LoadedModel& loaded, const std::filesystem::path& tokens,
+                         const std::filesystem::path& out, bool with_gradients) {
+  const SafetensorsFile file(tokens);
+  const at::Tensor labels =
+      file.find("labels") == nullptr ? at::Tensor() : read_ids(file, "labels");
+  check<FileError>(labels.defined() || !with_gradients,
+                   "{}: has no \"labels\": gradients are those of a loss", tokens.string());
+  const ForwardResult result =
+      run_forward(loaded, read_ids(file, "tokens"), labels, with_gradients);
+  std::map<std::string, at::Tensor> written{{"logits", result.logits}};
+  if (result.loss.defined()) {
+    written["loss"] = result.loss;
+  }
+  for (const auto& [name, gradient] : result.gradients) {
+    written["grad." + name] = gradient;
+  }
+  std::vector<SafetensorsDeclaration> declarations;
+  for (const auto& [name, tensor] : written) {
+    declarations.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+  }
+  SafetensorsWriter writer(out, declarations);
+  for (const auto& [name, tensor] : written) {
+    writer.write(tensor.contiguous());
+  }
+  writer.finish();
+}
+
+}  // namespace switchyard
