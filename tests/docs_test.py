@@ -4,9 +4,12 @@ the names that the pages use:
     python3 tests/docs_test.py path/to/switchyard
 """
 
+import json
 import os
 import pathlib
 import re
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,6 +21,9 @@ PROGRAM = None  # set by main
 # Commands that are not run here, each with its reason.
 SKIPPED = {
     "make quickstart": "three minutes of training; needs packages and a network",
+    "make bench": "needs the packages of other projects, and minutes",
+    'make bench BENCH="--formats fp32 --rounds 3 --peers transformers/grouped_mm"': "the same",
+    "make bench PEERS_PYTHON=path/to/python": "the same",
     "tools/fetch_torch && cmake --preset release && cmake --build build": "builds the program",
 }
 
@@ -85,6 +91,40 @@ def make_fixtures(folder):
         )
 
 
+    make_model(folder)
+
+
+def make_model(folder):
+    """models/tiny, a Hugging Face directory with a tokenizer, what trains on it, and tokens for it."""
+    make(
+        folder,
+        "build/switchyard train recipes/quickstart.yaml run.dir=runs/tiny model.vocab_size=384 "
+        + SHORT["train"],
+    )
+    make(folder, "build/switchyard export runs/tiny models/tiny")
+    tokenizer = next((ROOT / "tests/golden/tokenizers/gpt2").glob("tokenizer*.json"))
+    shutil.copy(tokenizer, folder / "models/tiny/tokenizer.json")
+    (folder / "models/qwen3").mkdir()
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tokenizer.parent / file, folder / "models/qwen3" / file)
+    shutil.copy(tokenizer.parent / "tokenizer_config.json", folder / "models/tiny")
+    (folder / "run.yaml").write_text(
+        "run: {dir: runs/run}\ndata: {train: data/books, tokenizer: bytes, sequence_length: 32}\n"
+        "train: {steps: 2, global_batch_size: 2}\noptimizer: {lr: 0.001}\n"
+    )
+    ids = list(range(2 * 8))
+    entry = {"dtype": "I64", "shape": [2, 8]}
+    header = json.dumps(
+        {
+            "tokens": {**entry, "data_offsets": [0, 128]},
+            "labels": {**entry, "data_offsets": [128, 256]},
+        }
+    ).encode()
+    (folder / "tokens.safetensors").write_bytes(
+        struct.pack("<Q", len(header)) + header + struct.pack("<32q", *ids, *ids)
+    )
+
+
 def make(folder, command):
     done = run(command, folder)
     if done.returncode != 0:
@@ -119,7 +159,10 @@ class DocsTest(unittest.TestCase):
             line = " ".join(word for word in line.split() if word.split("=")[0] not in given)
             line += f" run.dir=runs/of_docs_{len(list((folder / 'runs').iterdir()))}"
         if word in SHORT:
-            line += " " + SHORT[word]
+            short = SHORT[word]
+            if "model.from=" in line:  # the shape is that model's
+                short = " ".join(w for w in short.split() if not w.startswith(("model.", "moe.")))
+            line += " " + short
         done = run(line, folder)
         self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}{done.stderr}")
 

@@ -19,7 +19,10 @@ using Command = std::function<ExitCode()>;
 
 void add_config_commands(CLI::App& program, Command& chosen);
 void add_eval_command(CLI::App& program, Command& chosen);
+void add_export_command(CLI::App& program, Command& chosen);
+void add_forward_command(CLI::App& program, Command& chosen);
 void add_generate_command(CLI::App& program, Command& chosen);
+void add_import_command(CLI::App& program, Command& chosen);
 void add_inspect_command(CLI::App& program, Command& chosen);
 void add_tokenize_command(CLI::App& program, Command& chosen);
 void add_train_command(CLI::App& program, Command& chosen);

@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "config/load.h"
 #include "config/manual.h"
+#include "train/model_source.h"
 
 namespace switchyard {
 namespace {
@@ -20,7 +21,7 @@ struct ShowOptions {
 
 // Prints even what breaks a rule, and then says so: a look at the values shows why.
 ExitCode show(const ShowOptions& options) {
-  const LoadedConfig loaded = read_config(options.path, options.overrides);
+  const LoadedConfig loaded = read_config_from_model(options.path, options.overrides);
   fmt::print("{}", resolved_yaml(loaded.config, loaded.origins));
   for (const std::string& warning : loaded.warnings) {
     log_warning(warning);

@@ -24,6 +24,7 @@ struct Options {
   std::string model;
   std::vector<std::string> data;
   std::string key = "text";
+  std::string tokenizer;
   int64_t sequence_length = 0;
   int64_t batch_size = 8;
   bool as_json = false;
@@ -79,7 +80,7 @@ void print(const Result& result, const LoadedModel& loaded) {
     fmt::print("bits per byte  none\n");
   }
   fmt::print("tokens         {:.0f}, each once\n", result.outcome.loss_weight);
-  fmt::print("model          {}, step {}\n", loaded.path.string(), loaded.record.step);
+  fmt::print("model          {}, step {}\n", loaded.path.string(), loaded.source.record.step);
 }
 
 void print_json(const Result& result, const LoadedModel& loaded) {
@@ -92,7 +93,7 @@ void print_json(const Result& result, const LoadedModel& loaded) {
   line["bits_per_byte"] = bits ? nlohmann::ordered_json(*bits) : nlohmann::ordered_json(nullptr);
   line["bytes"] = result.bytes;
   line["model"] = loaded.path.string();
-  line["step"] = loaded.record.step;
+  line["step"] = loaded.source.record.step;
   fmt::print("{}\n", line.dump());
 }
 
@@ -103,18 +104,19 @@ ExitCode evaluate_model(const Options& options) {
       options.sequence_length > 0 ? options.sequence_length : loaded.config.data.sequence_length;
   check<ConfigError>(sequence_length > 0,
                      "the checkpoint does not say data.sequence_length: give --sequence-length");
+  const std::unique_ptr<Tokenizer> tokenizer = loaded.make_tokenizer(options.tokenizer);
   TokenizedText text;
   std::vector<std::string> prefixes;
   for (const std::string& path : options.data) {
-    prefixes.push_back(text.prefix_of(path, options.key, *loaded.tokenizer));
+    prefixes.push_back(text.prefix_of(path, options.key, *tokenizer));
   }
-  const EvaluationData data("--data", prefixes, *loaded.tokenizer, sequence_length,
+  const EvaluationData data("--data", prefixes, *tokenizer, sequence_length,
                             {.documents = document_options(loaded.config.data),
                              .vocab_size = loaded.config.model.vocab_size,
                              .is_tokenizer_stated = true});
   Result result;
   result.outcome = evaluate(*loaded.model, data, options.batch_size, 0, *groups);
-  result.bytes = data.count_label_bytes(*loaded.tokenizer);
+  result.bytes = data.count_label_bytes(*tokenizer);
   if (options.as_json) {
     print_json(result, loaded);
   } else {
@@ -130,7 +132,10 @@ void add_eval_command(CLI::App& program, Command& chosen) {
   CLI::App* command =
       add_command(program, "eval", "token-weighted loss on held-out data",
                   "switchyard eval runs/quickstart --data .deps/text/heldout_bytes");
-  command->add_option("MODEL", options->model, "run directory or checkpoint")->required();
+  command
+      ->add_option("MODEL", options->model, "run directory, checkpoint or Hugging Face directory")
+      ->required();
+  command->add_option("--tokenizer", options->tokenizer, "by default the one the model comes with");
   command
       ->add_option("--data", options->data,
                    "prefixes of tokenized data, or text files (.txt, .jsonl, and as .gz or .zst)")

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "config/values.h"
 #include "data/prompt_file.h"
 #include "train/generator.h"
 #include "train/trainable_model.h"
@@ -19,6 +20,8 @@ struct Options {
   std::vector<std::string> prompts;
   std::string prompt_file;
   std::string key = "text";
+  std::string tokenizer;
+  std::string precision;
   bool as_json = false;
   int64_t batch_size = 16;
   SamplingOptions sampling;
@@ -81,7 +84,12 @@ ExitCode generate_text(const Options& options) {
   }
   check<ConfigError>(!prompts.empty(), "nothing to continue: give --prompt or --prompts");
   const std::unique_ptr<Groups> groups = Groups::single();
-  const LoadedModel loaded = load_model(options.model, *groups);
+  LoadModelOptions load;
+  if (!options.precision.empty()) {
+    read_value(RawValue{{options.precision}, false}, kPrecisionWords, load.precision.emplace());
+  }
+  const LoadedModel loaded = load_model(options.model, *groups, load);
+  const std::unique_ptr<Tokenizer> tokenizer = loaded.make_tokenizer(options.tokenizer);
   SamplingOptions sampling = options.sampling;
   sampling.context_length = loaded.config.data.sequence_length;
   // Dynamic rotary positions depend on the longest sequence that is computed.
@@ -92,7 +100,7 @@ ExitCode generate_text(const Options& options) {
         prompts.begin() + static_cast<int64_t>(start),
         prompts.begin() + static_cast<int64_t>(std::min(start + batch_size, prompts.size())));
     TextStream stream(batch);
-    const auto generated = generate(*loaded.model, *loaded.tokenizer, batch, sampling,
+    const auto generated = generate(*loaded.model, *tokenizer, batch, sampling,
                                     [&](size_t index, const std::string& piece) {
                                       if (!options.as_json) {
                                         stream.add(index, piece);
@@ -116,7 +124,14 @@ void add_generate_command(CLI::App& program, Command& chosen) {
   CLI::App* command =
       add_command(program, "generate", "continue texts with a trained model",
                   "switchyard generate runs/quickstart --prompt \"KING HENRY.\" --temperature 0.7");
-  command->add_option("MODEL", options->model, "run directory or checkpoint")->required();
+  command
+      ->add_option("MODEL", options->model, "run directory, checkpoint or Hugging Face directory")
+      ->required();
+  command->add_option("--tokenizer", options->tokenizer, "by default the one the model comes with");
+  command
+      ->add_option("--precision", options->precision,
+                   "number format to compute in; by default that of its training, fp32 for others")
+      ->check(CLI::IsMember(word_list(kPrecisionWords)));
   command->add_option("--prompt", options->prompts, "text to continue; may be given several times")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -8,6 +8,8 @@
 #include "checkpoint/describe.h"
 #include "commands.h"
 #include "data/describe_dataset.h"
+#include "hub/describe_hf.h"
+#include "hub/hf_model.h"
 
 namespace switchyard {
 namespace {
@@ -33,11 +35,15 @@ ExitCode inspect(const InspectOptions& options) {
     fmt::print("{}", describe_checkpoint(options.path, options.verify));
     return ExitCode::kFinished;
   }
+  if (is_hf_directory(options.path)) {
+    fmt::print("{}", describe_hf_model(options.path));
+    return ExitCode::kFinished;
+  }
   const std::string prefix = dataset_prefix(options.path);
   check<FileError>(
       is_dataset(prefix),
-      "{} is nothing known: expected a checkpoint, a run directory with checkpoints, or the "
-      "prefix of a data set (there is no {}.idx)",
+      "{} is nothing known: expected a checkpoint, a run directory with checkpoints, a "
+      "Hugging Face directory, or the prefix of a data set (there is no {}.idx)",
       options.path, prefix);
   fmt::print("{}", describe_dataset(prefix, options.verify));
   return ExitCode::kFinished;
@@ -47,9 +53,12 @@ ExitCode inspect(const InspectOptions& options) {
 
 void add_inspect_command(CLI::App& program, Command& chosen) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = add_command(program, "inspect", "show what a checkpoint or a data set holds",
-                                  "switchyard inspect runs/mine --verify");
-  command->add_option("PATH", options->path, "checkpoint, run directory, or prefix of a data set")
+  CLI::App* command =
+      add_command(program, "inspect", "show what a checkpoint, a model or a data set holds",
+                  "switchyard inspect runs/mine --verify");
+  command
+      ->add_option("PATH", options->path,
+                   "checkpoint, run directory, Hugging Face directory, or prefix of a data set")
       ->required();
   command->add_flag("--verify", options->verify, "read all of it and compare its checksums");
   command->callback([options, &chosen] { chosen = [options] { return inspect(*options); }; });

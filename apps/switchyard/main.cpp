@@ -71,6 +71,9 @@ ExitCode run_program(int num_words, const char* const* words) {
   add_train_command(program, chosen);
   add_generate_command(program, chosen);
   add_eval_command(program, chosen);
+  add_forward_command(program, chosen);
+  add_import_command(program, chosen);
+  add_export_command(program, chosen);
   add_tokenize_command(program, chosen);
   add_inspect_command(program, chosen);
   add_config_commands(program, chosen);

@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "commands.h"
-#include "config/load.h"
 #include "launched_groups.h"
+#include "train/model_source.h"
 #include "train/training_run.h"
 
 namespace switchyard {
@@ -19,7 +19,8 @@ struct Options {
 };
 
 ExitCode train(const Options& options) {
-  const LoadedConfig loaded = load_config(options.path, options.overrides, ConfigUse::kTrain);
+  const LoadedConfig loaded =
+      load_config_from_model(options.path, options.overrides, ConfigUse::kTrain);
   const std::unique_ptr<Groups> groups = join_launched_ranks(loaded.config);
   return TrainingRun(loaded, options.train, *groups).run();
 }

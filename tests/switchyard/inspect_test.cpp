@@ -13,7 +13,8 @@ TEST(InspectCommand, SaysWhatItLookedFor) {
   EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kBadFile));
   EXPECT_EQ(result.output,
             "error: no/such/set.bin is nothing known: expected a checkpoint, a run directory with "
-            "checkpoints, or the prefix of a data set (there is no no/such/set.bin.idx)\n");
+            "checkpoints, a Hugging Face directory, or the prefix of a data set (there is no "
+            "no/such/set.bin.idx)\n");
 }
 
 }  // namespace

@@ -42,7 +42,10 @@ TEST(TokenizeCommand, RefusesWhatItCannotDoWithTheCodeOfTheReason) {
   const ProgramResult unknown =
       run_program("tokenize a.txt --tokenizer words --out " + folder + "set");
   EXPECT_EQ(unknown.exit_code, static_cast<int>(ExitCode::kRefusedConfig));
-  EXPECT_EQ(unknown.output, "error: unknown tokenizer \"words\"; known are: bytes\n");
+  EXPECT_EQ(unknown.output,
+            "error: unknown tokenizer \"words\": it is neither \"bytes\" nor the path of a file or "
+            "folder "
+            "that is there\n");
   EXPECT_EQ(count_files(folder), 1);
 }
 
