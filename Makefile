@@ -2,7 +2,7 @@
 TORCH := $(CURDIR)/.deps/torch-$(shell cat cmake/torch_version)/torch
 JOBS := $(shell nproc)
 
-.PHONY: help setup build test quickstart bench debug asan tsan check format clean
+.PHONY: help setup build test parity quickstart bench debug asan tsan check format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,12 @@ test: ## build, tools/check and all tests
 	@tools/configure release $(TORCH)
 	@cmake --build build
 	@ctest --test-dir build --output-on-failure --no-tests=error --parallel $(JOBS)
+
+parity: setup ## compare with packages of other projects, fetched into .deps/ (tests/parity/README.md)
+	@tools/fetch_parity
+	@tools/configure release $(TORCH)
+	@cmake --build build --target switchyard parity_programs
+	@tests/parity/run
 
 quickstart: build ## train a small Mixture-of-Experts model on real text, in three minutes
 	@tools/quickstart
