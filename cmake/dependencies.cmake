@@ -12,3 +12,8 @@ find_library(ZSTD_LIBRARY zstd REQUIRED)
 add_library(switchyard_zstd INTERFACE)
 target_include_directories(switchyard_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
 target_link_libraries(switchyard_zstd INTERFACE ${ZSTD_LIBRARY})
+
+# Two libraries that come without files for CMake.
+foreach(name pcre2-8 utf8proc)
+  find_library(library_${name} ${name} REQUIRED)
+endforeach()

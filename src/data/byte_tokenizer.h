@@ -5,7 +5,7 @@
 namespace switchyard {
 
 // Ids 0 to 255 are the bytes of the text, 256 ends a document. Any bytes are text to it, and decode
-// gives the same bytes back.
+// gives the same bytes back. The end of a document has no text.
 class ByteTokenizer : public Tokenizer {
  public:
   std::string name() const override { return "bytes"; }
@@ -14,7 +14,8 @@ class ByteTokenizer : public Tokenizer {
   uint64_t fingerprint() const override;
   std::vector<int32_t> encode(std::string_view text) const override;
   size_t cut_before(std::string_view /*text*/, size_t end) const override { return end; }
-  std::string decode(std::span<const int32_t> ids) const override;
+  std::unique_ptr<StreamDecoder> stream_decoder(
+      SpecialTokens special = SpecialTokens::kSkip) const override;
 };
 
 }  // namespace switchyard

@@ -128,7 +128,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const IndexedDataset& set) {
     auto tokenizer = make_tokenizer(set.sidecar()->tokenizer);
     return tokenizer->fingerprint() == set.sidecar()->tokenizer_hash ? std::move(tokenizer)
                                                                      : nullptr;
-  } catch (const ConfigError&) {
+  } catch (const Error&) {  // it was a file, which is gone or has changed
     return nullptr;
   }
 }
