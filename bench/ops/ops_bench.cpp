@@ -20,6 +20,7 @@
 #include "ops/expert_mlp.h"
 #include "ops/grouped_linear.h"
 #include "ops/permute.h"
+#include "ops/route.h"
 #include "ops/top_k.h"
 
 namespace switchyard {
@@ -58,6 +59,7 @@ class LayerBench {
     mlp();
     move_rows();
     choose();
+    route_tokens();
   }
 
  private:
@@ -126,6 +128,34 @@ class LayerBench {
     const at::Tensor ours = weighted_activation(gate_up, weights);
     const at::Tensor theirs = composed();
     compare("swiglu backward", 2.5 * bytes, "GB/s",
+            {{"ours", [&] { backward(ours); }}, {"composed", [&] { backward(theirs); }}});
+  }
+
+  // Softmax over all experts, the best of it, renormalised, with the scores of the balance loss.
+  void route_tokens() {
+    const at::Tensor logits = at::randn({layer_.tokens, layer_.num_experts}).requires_grad_();
+    const at::Tensor grad_weights = at::randn({layer_.tokens, layer_.top_k});
+    const at::Tensor grad_scores = at::randn({layer_.tokens, layer_.num_experts});
+    const auto fused = [&] {
+      const Routes routes =
+          route(logits, {}, {},
+                {.top_k = layer_.top_k, .softmax_over_chosen = false, .renormalize = true}, true);
+      return std::vector{routes.weights, routes.probabilities};
+    };
+    const auto composed = [&] {
+      const at::Tensor scores = at::softmax(logits, -1);
+      const at::Tensor ids = top_k_ids(logits.detach(), layer_.top_k);
+      const at::Tensor weights = scores.gather(-1, ids);
+      return std::vector{weights / (weights.sum(-1, true) + 1e-20), scores};
+    };
+    const auto tokens = static_cast<double>(layer_.tokens);
+    compare("route forward", tokens, "G tokens/s", {{"ours", fused}, {"composed", composed}});
+    const auto backward = [&](const std::vector<at::Tensor>& results) {
+      torch::autograd::grad(results, {logits}, {grad_weights, grad_scores}, /*retain_graph=*/true);
+    };
+    const auto ours = fused();
+    const auto theirs = composed();
+    compare("route backward", tokens, "G tokens/s",
             {{"ours", [&] { backward(ours); }}, {"composed", [&] { backward(theirs); }}});
   }
 

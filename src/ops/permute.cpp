@@ -38,7 +38,8 @@ void check_order(const ExpertOrder& order) {
   check_shape("row_of_copy", order.row_of_copy, {kAnySize, kAnySize});
 }
 
-// out[i] = in[index[i]], row by row. `check_row(i, index[i])` throws for an index that is wrong.
+// out[i] = in[index[i]], row by row; zero where index[i] is -1. `check_row(i, index[i])` throws for
+// an index that is wrong.
 template <class CheckRow>
 at::Tensor gather_rows(const at::Tensor& in, const at::Tensor& index, CheckRow check_row) {
   std::vector<int64_t> sizes = in.sizes().vec();
@@ -53,6 +54,10 @@ at::Tensor gather_rows(const at::Tensor& in, const at::Tensor& index, CheckRow c
   at::parallel_for(0, index.numel(), rows_per_task(bytes), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       check_row(row, row_of[row]);
+      if (row_of[row] < 0) {
+        std::memset(to + row * bytes, 0, static_cast<size_t>(bytes));
+        continue;
+      }
       std::memcpy(to + row * bytes, from + row_of[row] * bytes, static_cast<size_t>(bytes));
     }
   });
@@ -62,7 +67,7 @@ at::Tensor gather_rows(const at::Tensor& in, const at::Tensor& index, CheckRow c
 at::Tensor copy_to_rows(const at::Tensor& tokens, const at::Tensor& token_of_row) {
   const int64_t num_tokens = tokens.size(0);
   return gather_rows(tokens, token_of_row, [num_tokens](int64_t row, int64_t token) {
-    check<ShapeError>(token >= 0 && token < num_tokens,
+    check<ShapeError>(token >= -1 && token < num_tokens,
                       "token_of_row[{}] is {}, but there are {} tokens", row, token, num_tokens);
   });
 }
@@ -126,7 +131,7 @@ struct PermuteWeights : torch::autograd::Function<PermuteWeights> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& weights,
                             const at::Tensor& row_of_copy, int64_t copies) {
     ctx->save_for_backward({row_of_copy});
-    at::Tensor out = at::empty({copies}, weights.options());
+    at::Tensor out = at::zeros({copies}, weights.options());
     const at::Tensor source = weights.contiguous();
     visit_float_type(weights.scalar_type(), [&](auto type) {
       using T = decltype(type);
@@ -173,7 +178,11 @@ struct ReorderRows : torch::autograd::Function<ReorderRows> {
 };
 
 // Counting sort of the copies whose id, less first_expert, is below num_experts.
-ExpertOrder sort_copies(const at::Tensor& expert_ids, int64_t first_expert, int64_t num_experts) {
+ExpertOrder sort_copies(const at::Tensor& expert_ids, int64_t first_expert, int64_t num_experts,
+                        const std::vector<int64_t>& empty_rows) {
+  check<ShapeError>(empty_rows.empty() || static_cast<int64_t>(empty_rows.size()) == num_experts,
+                    "empty_rows must have one number per expert ({}), got {}", num_experts,
+                    empty_rows.size());
   const at::Tensor ids = expert_ids.contiguous();
   const auto* id_of = ids.const_data_ptr<int64_t>();
   const int64_t num_copies = ids.numel();
@@ -189,11 +198,15 @@ ExpertOrder sort_copies(const at::Tensor& expert_ids, int64_t first_expert, int6
       ++order.rows_per_expert[static_cast<size_t>(id_of[copy] - first_expert)];
     }
   }
+  for (size_t expert = 0; expert < empty_rows.size(); ++expert) {
+    order.rows_per_expert[expert] += empty_rows[expert];
+  }
   std::vector<int64_t> next_row(static_cast<size_t>(num_experts) + 1, 0);
   for (size_t expert = 0; expert < order.rows_per_expert.size(); ++expert) {
     next_row[expert + 1] = next_row[expert] + order.rows_per_expert[expert];
   }
-  order.token_of_row = at::empty({next_row.back()}, ids.options());
+  order.token_of_row = empty_rows.empty() ? at::empty({next_row.back()}, ids.options())
+                                          : at::full({next_row.back()}, -1, ids.options());
   order.row_of_copy = at::empty(ids.sizes(), ids.options());
   auto* token_of = order.token_of_row.mutable_data_ptr<int64_t>();
   auto* row_of = order.row_of_copy.mutable_data_ptr<int64_t>();
@@ -220,21 +233,22 @@ void check_expert_ids(const at::Tensor& expert_ids) {
 
 }  // namespace
 
-ExpertOrder expert_order(const at::Tensor& expert_ids, int64_t num_experts) {
+ExpertOrder expert_order(const at::Tensor& expert_ids, int64_t num_experts,
+                         const std::vector<int64_t>& empty_rows) {
   check_expert_ids(expert_ids);
-  ExpertOrder order = sort_copies(expert_ids, 0, num_experts);
-  if (order.token_of_row.numel() != expert_ids.numel()) {
-    const at::Tensor outside = expert_ids.lt(0).logical_or(expert_ids.ge(num_experts));
-    check<ShapeError>(false, "expert_ids must be 0 to {}, got {}", num_experts - 1,
-                      expert_ids.masked_select(outside)[0].item<int64_t>());
+  const at::Tensor ids = expert_ids.contiguous();
+  const auto* id_of = ids.const_data_ptr<int64_t>();
+  for (int64_t copy = 0; copy < ids.numel(); ++copy) {
+    check<ShapeError>(id_of[copy] >= -1 && id_of[copy] < num_experts,
+                      "expert_ids must be 0 to {}, or -1, got {}", num_experts - 1, id_of[copy]);
   }
-  return order;
+  return sort_copies(ids, 0, num_experts, empty_rows);
 }
 
 ExpertOrder local_expert_order(const at::Tensor& expert_ids, int64_t first_expert,
-                               int64_t num_local_experts) {
+                               int64_t num_local_experts, const std::vector<int64_t>& empty_rows) {
   check_expert_ids(expert_ids);
-  return sort_copies(expert_ids, first_expert, num_local_experts);
+  return sort_copies(expert_ids, first_expert, num_local_experts, empty_rows);
 }
 
 at::Tensor permute(const at::Tensor& tokens, const ExpertOrder& order) {

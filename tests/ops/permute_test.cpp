@@ -47,6 +47,34 @@ TEST(ExpertOrder, KeepsTokenAndSlotOrderWithinAnExpert) {
   EXPECT_TRUE(at::equal(order.row_of_copy, longs({3, 0, 1, 4, 2, 5}).view({3, 2})));
 }
 
+TEST(ExpertOrder, GivesNoRowToDroppedCopiesAndAddsEmptyRows) {
+  const PoisonNewTensors poison;
+  const at::Tensor ids = longs({2, -1, 0, 2, -1, -1}).view({3, 2});
+  const ExpertOrder order = expert_order(ids, 3, {1, 2, 0});
+  EXPECT_EQ(order.rows_per_expert, (std::vector<int64_t>{2, 2, 2}));
+  EXPECT_TRUE(at::equal(order.token_of_row, longs({1, -1, -1, -1, 0, 1})));
+  EXPECT_TRUE(at::equal(order.row_of_copy, longs({4, -1, 0, 5, -1, -1}).view({3, 2})));
+  const ExpertOrder local = local_expert_order(ids, 1, 2, {2, 0});
+  EXPECT_EQ(local.rows_per_expert, (std::vector<int64_t>{2, 2}));
+
+  // Empty rows are zeros with weight zero, and nothing comes back from them.
+  const at::Tensor tokens = at::randn({3, 5}, at::kDouble);
+  const at::Tensor weights = at::rand({3, 2}, at::kDouble);
+  const at::Tensor rows = permute(tokens, order);
+  EXPECT_TRUE(at::equal(rows[0], tokens[1]));
+  EXPECT_TRUE(at::equal(rows.slice(0, 1, 4), at::zeros({3, 5}, at::kDouble)));
+  const at::Tensor row_weights = permute_weights(weights, order);
+  EXPECT_TRUE(at::equal(row_weights.slice(0, 1, 4), at::zeros({3}, at::kDouble)));
+  EXPECT_TRUE(at::equal(combine(rows, order)[2], at::zeros({5}, at::kDouble)));
+  expect_gradients_match_differences(
+      [&](const Tensors& x) {
+        const at::Tensor weighted =
+            permute(x[0], order) * permute_weights(x[1], order).unsqueeze(1);
+        return Tensors{combine(weighted, order)};
+      },
+      {tokens, weights});
+}
+
 TEST(ExpertOrder, EqualsAStableSort) {
   at::manual_seed(2);
   const at::Tensor ids = random_expert_ids(300, 16, 4);
@@ -77,11 +105,15 @@ TEST(ExpertOrder, NamesTheIdThatIsNoExpert) {
   EXPECT_EQ(message_of([] {
               expert_order(longs({0, 4, 1, 2}).view({2, 2}), 4);
             }),
-            "expert_ids must be 0 to 3, got 4");
+            "expert_ids must be 0 to 3, or -1, got 4");
   EXPECT_EQ(message_of([] {
-              expert_order(longs({0, -1}).view({1, 2}), 4);
+              expert_order(longs({0, -2}).view({1, 2}), 4);
             }),
-            "expert_ids must be 0 to 3, got -1");
+            "expert_ids must be 0 to 3, or -1, got -2");
+  EXPECT_EQ(message_of([] {
+              expert_order(longs({0, 1}).view({1, 2}), 4, {1, 2});
+            }),
+            "empty_rows must have one number per expert (4), got 2");
   EXPECT_EQ(message_of([] {
               expert_order(at::zeros({1, 2}), 4);
             }),
