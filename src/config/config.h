@@ -26,6 +26,7 @@ struct Config {
   AttentionConfig attention;
   RopeConfig rope;
   MoeConfig moe;
+  RoutingConfig routing;
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;
@@ -45,6 +46,8 @@ struct Config {
         SectionEntry{"attention", &Config::attention, "attention of every layer"},
         SectionEntry{"rope", &Config::rope, "rotary positions (RoPE)"},
         SectionEntry{"moe", &Config::moe, "experts and the router that chooses among them"},
+        SectionEntry{"routing", &Config::routing,
+                     "how training departs from sending each token to its best experts"},
         SectionEntry{"data", &Config::data, "text to train and evaluate on"},
         SectionEntry{"train", &Config::train, "length, batch and arithmetic of the training"},
         SectionEntry{"optimizer", &Config::optimizer, "AdamW and its learning rate"},

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "config/layer_overrides.h"
 #include "config/layer_set.h"
 #include "config/moe_layers.h"
 #include "config/settings.h"
@@ -196,6 +197,27 @@ std::string expert_bias_goes_without_softmax(const Config& config) {
                 "softmax");
 }
 
+std::string sinkhorn_balances_alone(const Config& config) {
+  const MoeConfig& moe = config.moe;
+  if (!has_experts(config) || config.routing.method != RoutingMethod::kSinkhorn) {
+    return "";
+  }
+  const auto refused = [](std::string_view name, const std::string& needed) {
+    return fmt::format("routing.method sinkhorn balances the experts by itself: {} must be {}",
+                       name, needed);
+  };
+  if (moe.aux_loss_coeff > 0 || moe.step_aux_loss_coeff > 0 || moe.global_aux_loss_coeff > 0) {
+    return refused(moe.aux_loss_coeff > 0        ? "moe.aux_loss_coeff"
+                   : moe.step_aux_loss_coeff > 0 ? "moe.step_aux_loss_coeff"
+                                                 : "moe.global_aux_loss_coeff",
+                   "0");
+  }
+  if (moe.expert_bias) {
+    return refused("moe.expert_bias", "false");
+  }
+  return moe.has_groups() ? refused("moe.num_groups", "1") : "";
+}
+
 // --- Groups of experts
 
 bool has_groups(const Config& config) {
@@ -248,7 +270,9 @@ std::string groups_can_be_scored(const Config& config) {
 // With one expert per token and weights that sum to 1, the weight is 1 whatever the router says.
 std::string router_gets_a_gradient(const Config& config) {
   const MoeConfig& moe = config.moe;
-  if (!has_experts(config) || moe.top_k > 1 || !weights_sum_to_one(moe)) {
+  const bool is_sinkhorn =
+      config.routing.method == RoutingMethod::kSinkhorn;  // sigmoid for top_k 1
+  if (!has_experts(config) || moe.top_k > 1 || is_sinkhorn || !weights_sum_to_one(moe)) {
     return "";
   }
   return moe.renormalize
@@ -481,7 +505,7 @@ std::vector<Idle> idle_settings(const Config& config) {
   std::vector<Idle> idle = {
       {config.attention.window == 0, {"attention.window_layers"}, "attention.window is 0"},
       {is_dense,
-       {"moe", "parallel.expert_size", "parallel.expert_tensor_size"},
+       {"moe", "routing", "parallel.expert_size", "parallel.expert_tensor_size"},
        "moe.num_experts is 0"},
       {!is_dense && !is_softmax,
        {"moe.pre_softmax"},
@@ -496,6 +520,15 @@ std::vector<Idle> idle_settings(const Config& config) {
       {has_groups(config) && moe.group_top_k == moe.num_groups,
        {"moe.num_groups", "moe.group_score"},
        "moe.group_top_k allows every group"},
+      {!is_dense && config.routing.method == RoutingMethod::kSinkhorn,
+       {"moe.score_function", "moe.pre_softmax", "moe.renormalize"},
+       "routing.method is sinkhorn"},
+      {!is_dense && config.routing.method == RoutingMethod::kRandom,
+       {"routing.logit_noise"},
+       "routing.method is random"},
+      {!is_dense && config.routing.capacity_factor == 0,
+       {"routing.capacity_drop", "routing.capacity_padding"},
+       "routing.capacity_factor is 0"},
       {!is_dense && moe.shared_expert_ffn_hidden_size == 0,
        {"moe.shared_expert_gate"},
        "moe.shared_expert_ffn_hidden_size is 0"},
@@ -581,6 +614,99 @@ void throw_lines(const std::vector<std::string>& lines) {
   check<ConfigError>(lines.empty(), "{}", fmt::join(lines, "\n"));
 }
 
+void append(std::vector<std::string>& lines, const std::vector<std::string>& more) {
+  lines.insert(lines.end(), more.begin(), more.end());
+}
+
+// What the section moe must fulfil, also as it is for one layer.
+std::vector<std::string> rules_of_experts(const Config& config, ConfigUse use) {
+  return broken_lines({
+      experts_have_a_width(config),
+      enough_experts_to_choose(config),
+      expert_bias_goes_without_softmax(config),
+      sinkhorn_balances_alone(config),
+      groups_are_equal(config),
+      enough_groups_to_choose(config),
+      enough_experts_in_the_chosen_groups(config),
+      groups_can_be_scored(config),
+      tensor_ranks_share_the_shared_expert(config),
+      tensor_ranks_share_each_expert(config),
+      expert_tensor_ranks_share_the_bias(config),
+      expert_ranks_share_experts(config),
+      use == ConfigUse::kTrain ? router_gets_a_gradient(config) : "",
+  });
+}
+
+// The same settings with the section moe as it is for one layer.
+Config config_of_layer(const Config& config, int64_t layer) {
+  Config of_layer = config;
+  of_layer.moe = moe_of_layer(config, layer);
+  return of_layer;
+}
+
+// Layers that a text of moe.overrides names and that have experts.
+std::vector<int64_t> layers_with_experts(const Config& config, const LayerOverride& text) {
+  std::vector<int64_t> layers;
+  const std::vector<bool> is_moe = moe_layers(config);
+  for (size_t i = 0; i < is_moe.size(); ++i) {
+    if (is_moe[i] && text.layers[i]) {
+      layers.push_back(static_cast<int64_t>(i));
+    }
+  }
+  return layers;
+}
+
+bool can_read_layers(const Config& config) {
+  return has_experts(config) && moe_layers_are_layers(config).empty() &&
+         wrong_overrides(config).empty();
+}
+
+// Each rule that the settings of some layer break, for the first such layer. What the whole section
+// breaks is said already.
+std::vector<std::string> rules_of_overrides(const Config& config, ConfigUse use) {
+  if (!can_read_layers(config)) {
+    return has_experts(config) ? wrong_overrides(config) : std::vector<std::string>{};
+  }
+  std::vector<std::string> lines;
+  std::vector<std::string> seen = rules_of_experts(config, use);
+  for (const LayerOverride& text : layer_overrides(config)) {
+    for (const int64_t layer : layers_with_experts(config, text)) {
+      for (const std::string& line : rules_of_experts(config_of_layer(config, layer), use)) {
+        if (std::find(seen.begin(), seen.end(), line) == seen.end()) {
+          seen.push_back(line);
+          lines.push_back(fmt::format("moe.overrides, layer {}: {}", layer, line));
+        }
+      }
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> overrides_without_effect(const Config& config) {
+  if (!can_read_layers(config)) {
+    return {};
+  }
+  std::vector<std::string> lines;
+  for (const LayerOverride& text : layer_overrides(config)) {
+    const std::vector<int64_t> layers = layers_with_experts(config, text);
+    if (layers.empty()) {
+      lines.push_back(fmt::format(
+          "moe.overrides: \"{}\" has no effect: none of its layers has experts", text.text));
+      continue;
+    }
+    for (const Idle& idle : idle_settings(config_of_layer(config, layers.front()))) {
+      for (const std::string& name : text.names) {
+        if (idle.is_idle &&
+            std::find(idle.names.begin(), idle.names.end(), name) != idle.names.end()) {
+          lines.push_back(fmt::format("moe.overrides: {} in \"{}\" has no effect: {}", name,
+                                      text.text, idle.reason));
+        }
+      }
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
@@ -596,15 +722,8 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       yarn_range_is_in_order(config),
       yarn_base_has_a_logarithm(config),
       dense_layers_have_a_width(config),
-      experts_have_a_width(config),
-      enough_experts_to_choose(config),
       moe_layers_are_layers(config),
       dense_layers_fit(config),
-      expert_bias_goes_without_softmax(config),
-      groups_are_equal(config),
-      enough_groups_to_choose(config),
-      enough_experts_in_the_chosen_groups(config),
-      groups_can_be_scored(config),
       no_pipeline_yet(config),
       no_virtual_pipeline_yet(config),
       no_context_parallelism_yet(config),
@@ -613,17 +732,14 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       tensor_ranks_share_query_groups(config),
       tensor_ranks_share_vocabulary(config),
       tensor_ranks_share_dense_layers(config),
-      tensor_ranks_share_the_shared_expert(config),
-      tensor_ranks_share_each_expert(config),
-      expert_tensor_ranks_share_the_bias(config),
-      expert_ranks_share_experts(config),
       sequence_parallel_divides_tokens(config),
       learning_rate_falls(config),
       warm_up_rises(config),
       decay_fits_the_run(config),
   };
+  append(lines, rules_of_experts(config, use));
+  append(lines, rules_of_overrides(config, use));
   if (use == ConfigUse::kTrain) {
-    lines.push_back(router_gets_a_gradient(config));
     lines.push_back(micro_batches_fill_the_batch(config));
     lines.push_back(training_ends(config));
   }
@@ -645,6 +761,7 @@ void check_rules_of_world(const Config& config, int64_t num_ranks) {
 
 std::vector<std::string> warnings_about(const Config& config, const Origins& origins) {
   std::vector<std::string> lines = settings_without_effect(config, origins);
+  append(lines, overrides_without_effect(config));
   lines.push_back(warmup_is_cut_off(config));
   lines.push_back(sequences_exceed_the_model(config));
   return broken_lines(lines);

@@ -211,6 +211,7 @@ struct MoeConfig {
   int64_t ffn_hidden_size = 0;
   std::vector<std::string> layers;
   int64_t first_dense_layers = 0;
+  std::vector<std::string> overrides;
   int64_t shared_expert_ffn_hidden_size = 0;
   bool shared_expert_gate = false;
   bool linear_bias = false;
@@ -226,10 +227,15 @@ struct MoeConfig {
   bool expert_bias = false;
   double bias_update_rate = 1e-3;
   double aux_loss_coeff = 0.0;
+  double step_aux_loss_coeff = 0.0;
+  double global_aux_loss_coeff = 0.0;
   double z_loss_coeff = 0.0;
   DispatcherKind dispatcher = DispatcherKind::kAllToAll;
 
   bool has_groups() const { return num_groups > 1; }
+  bool has_balance_loss() const {
+    return aux_loss_coeff > 0 || step_aux_loss_coeff > 0 || global_aux_loss_coeff > 0;
+  }
   // The scores of a group that add up to the group's own.
   int64_t scores_per_group() const {
     switch (group_score) {
@@ -255,6 +261,9 @@ struct MoeConfig {
               "or `1-23/2`, every second from 1 to 23; empty for all"),
         field("first_dense_layers", &MoeConfig::first_dense_layers, {0, 10000},
               "layers at the start of the model that are dense"),
+        field("overrides", &MoeConfig::overrides,
+              "settings of this section that differ in some layers: a list of texts such as `4-7: "
+              "num_experts=16 ffn_hidden_size=64`; later ones win"),
         field("shared_expert_ffn_hidden_size", &MoeConfig::shared_expert_ffn_hidden_size,
               {0, kMaxWidth},
               "inner width of the expert that every token uses, in features; 0 for none"),
@@ -289,8 +298,16 @@ struct MoeConfig {
               "sqrtsoftplus"),
         field("bias_update_rate", &MoeConfig::bias_update_rate, {0.0, 1.0},
               "change of the expert bias per optimizer step"),
-        field("aux_loss_coeff", &MoeConfig::aux_loss_coeff, {0.0, 100.0},
-              "weight of the balance loss, which is 1 per layer when balanced; 0 turns it off"),
+        field(
+            "aux_loss_coeff", &MoeConfig::aux_loss_coeff, {0.0, 100.0},
+            "weight of the balance loss within each sequence, which is 1 per layer when balanced; "
+            "0 turns it off"),
+        field("step_aux_loss_coeff", &MoeConfig::step_aux_loss_coeff, {0.0, 100.0},
+              "weight of the balance loss over all tokens of an accumulation step, on all ranks; 0 "
+              "turns it off"),
+        field("global_aux_loss_coeff", &MoeConfig::global_aux_loss_coeff, {0.0, 100.0},
+              "weight of the balance loss with the loads of all accumulation steps so far; 0 turns "
+              "it off"),
         field("z_loss_coeff", &MoeConfig::z_loss_coeff, {0.0, 100.0},
               "weight of the mean squared log-sum-exp of the router logits; 0 turns it off"),
         field("dispatcher", &MoeConfig::dispatcher, kDispatcherWords,
@@ -302,6 +319,46 @@ struct MoeConfig {
 enum class Documents { kJoined, kPacked };
 constexpr std::array kDocumentsWords{Word{Documents::kJoined, "joined"},
                                      Word{Documents::kPacked, "packed"}};
+
+enum class RoutingMethod { kTopK, kSinkhorn, kRandom };
+constexpr std::array kRoutingMethodWords{Word{RoutingMethod::kTopK, "top_k"},
+                                         Word{RoutingMethod::kSinkhorn, "sinkhorn"},
+                                         Word{RoutingMethod::kRandom, "random"}};
+
+enum class CapacityDrop { kWeight, kPosition };
+constexpr std::array kCapacityDropWords{Word{CapacityDrop::kWeight, "weight"},
+                                        Word{CapacityDrop::kPosition, "position"}};
+
+struct RoutingConfig {
+  RoutingMethod method = RoutingMethod::kTopK;
+  double input_jitter = 0.0;
+  double logit_noise = 0.0;
+  double capacity_factor = 0.0;
+  CapacityDrop capacity_drop = CapacityDrop::kWeight;
+  bool capacity_padding = false;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("method", &RoutingConfig::method, kRoutingMethodWords,
+              "how experts are chosen; top_k: the best scores; sinkhorn: the best after balancing "
+              "the scores of each sequence; random: random logits, to measure speed when balanced"),
+        field("input_jitter", &RoutingConfig::input_jitter, {0.0, 0.999},
+              "multiply each feature of the router's input by a random number between 1 - this and "
+              "1 + this; 0 for none"),
+        field("logit_noise", &RoutingConfig::logit_noise, {0.0, 100.0},
+              "standard deviation of normal noise added to the router's logits; 0 for none"),
+        field("capacity_factor", &RoutingConfig::capacity_factor, {0.0, 65536.0},
+              "an expert takes at most this x its even share of the copies of a sequence, rounded "
+              "up, and drops the others; 0 drops nothing"),
+        field("capacity_drop", &RoutingConfig::capacity_drop, kCapacityDropWords,
+              "which copies an expert keeps; weight: those of the largest weight, position: the "
+              "first of the sequence"),
+        field("capacity_padding", &RoutingConfig::capacity_padding,
+              "fill each expert with empty rows up to its capacity, so that sizes do not depend on "
+              "routing"),
+    };
+  }
+};
 
 struct DataConfig {
   std::vector<std::string> train;

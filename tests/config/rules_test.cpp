@@ -183,6 +183,31 @@ TEST(Rules, ExpertBiasNeedsAnotherScoreThanSoftmax) {
   }
 }
 
+TEST(Rules, SinkhornBalancesAlone) {
+  const auto broken_with = [](const auto& change) {
+    return broken_by([&](Config& c) {
+      c.routing.method = RoutingMethod::kSinkhorn;
+      change(c);
+    });
+  };
+  const std::string refusal = "routing.method sinkhorn balances the experts by itself: ";
+  EXPECT_EQ(broken_with([](Config&) {}), Lines{});
+  EXPECT_EQ(broken_with([](Config& c) { c.moe.top_k = 1; }), Lines{});  // weights are sigmoids
+  EXPECT_EQ(broken_with([](Config& c) { c.moe.aux_loss_coeff = 0.1; }),
+            Lines{refusal + "moe.aux_loss_coeff must be 0"});
+  EXPECT_EQ(broken_with([](Config& c) { c.moe.step_aux_loss_coeff = 0.1; }),
+            Lines{refusal + "moe.step_aux_loss_coeff must be 0"});
+  EXPECT_EQ(broken_with([](Config& c) { c.moe.global_aux_loss_coeff = 0.1; }),
+            Lines{refusal + "moe.global_aux_loss_coeff must be 0"});
+  EXPECT_EQ(broken_with([](Config& c) {
+              c.moe.score_function = ScoreFunction::kSigmoid;
+              c.moe.expert_bias = true;
+            }),
+            Lines{refusal + "moe.expert_bias must be false"});
+  EXPECT_EQ(broken_with([](Config& c) { c.moe.num_groups = 2; }),
+            Lines{refusal + "moe.num_groups must be 1"});
+}
+
 TEST(Rules, GroupsOfExpertsCanBeChosenFrom) {
   const auto broken_with = [](int64_t num_groups, int64_t group_top_k, int64_t top_k,
                               GroupScore score = GroupScore::kMax) {
@@ -583,6 +608,24 @@ TEST(Warnings, NameMoeSettingsThatAnotherOneSwitchesOff) {
             }),
             Lines{"moe.num_groups (4) has no effect: moe.group_top_k allows every group "
                   "[run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.routing.method = RoutingMethod::kSinkhorn;
+              c.moe.pre_softmax = true;
+            }),
+            Lines{"moe.pre_softmax (true) has no effect: routing.method is sinkhorn [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.routing.method = RoutingMethod::kRandom;
+              c.routing.logit_noise = 1;
+            }),
+            Lines{"routing.logit_noise (1) has no effect: routing.method is random [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) {
+              c.routing.capacity_drop = CapacityDrop::kPosition;
+              c.routing.capacity_padding = true;
+            }),
+            (Lines{"routing.capacity_drop (position) has no effect: routing.capacity_factor is 0 "
+                   "[run.yaml:1]",
+                   "routing.capacity_padding (true) has no effect: routing.capacity_factor is 0 "
+                   "[run.yaml:1]"}));
   EXPECT_EQ(warned_by([](Config& c) { c.moe.shared_expert_gate = true; }),
             Lines{"moe.shared_expert_gate (true) has no effect: moe.shared_expert_ffn_hidden_size "
                   "is 0 [run.yaml:1]"});
