@@ -12,6 +12,9 @@ struct TokenBatch {
   at::Tensor labels;   // [tokens] int64: the token that follows; -100 where there is none
   at::Tensor weights;  // [tokens] fp32: loss weight; 0 in padding
   SequenceTable table;
+  // The number of the row's first token, counted over all tokens of the run: what random numbers of
+  // the row are keyed by, so that they do not depend on how batches are cut.
+  int64_t first_token = 0;
 };
 
 }  // namespace switchyard

@@ -81,6 +81,7 @@ TokenBatch TrainingData::batch(int64_t first_sample, int64_t count) {
   batch.tokens = at::empty({num_tokens}, at::kLong);
   batch.labels = at::empty({num_tokens}, at::kLong);
   batch.weights = at::empty({num_tokens}, at::kFloat);
+  batch.first_token = first_sample * sequence_length_;
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < count; ++i) {
     const SamplePlace from = place(first_sample + i);

@@ -31,10 +31,13 @@ LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
       ledger_(parameters.groups().ledger()),
       rotary_(config, parameters.dtypes().compute) {}
 
-RoutingMemos LanguageModel::new_memos() const {
+RoutingMemos LanguageModel::new_memos(const RoutingMemos& earlier) const {
   RoutingMemos memos;
   for (size_t i = 0; i < layers_.size(); ++i) {
     memos.push_back(std::make_shared<RoutingMemo>());
+    if (!earlier.empty()) {
+      memos.back()->loads = earlier[i]->loads;
+    }
   }
   return memos;
 }
@@ -92,7 +95,9 @@ ModelOutput LanguageModel::forward(const TokenBatch& batch, const Denominators& 
   check_shape("tokens", batch.tokens, {num_tokens});
   check_shape("labels", batch.labels, {num_tokens});
   check_shape("loss weights", batch.weights, {num_tokens});
-  const ForwardContext context = context_for(batch.table, {}, denominators.tokens);
+  ForwardContext context = context_for(batch.table, {}, denominators.tokens);
+  context.is_training = at::GradMode::is_enabled();
+  context.first_token = batch.first_token;
 
   ModelOutput output;
   Placed hidden = embedding_.forward(batch.tokens, residual_placement(num_tokens));

@@ -41,10 +41,13 @@ class LanguageModel {
   // Declares its parameters in `parameters`, which must outlive the model.
   LanguageModel(Parameters& parameters, const Config& config);
 
-  // Fresh memos, for a pass that routes by itself.
-  RoutingMemos new_memos() const;
+  // Fresh memos, for a pass that routes by itself. `earlier`: those of an earlier accumulation step
+  // of the same optimizer step, whose loads count for the global balance loss; or none.
+  RoutingMemos new_memos(const RoutingMemos& earlier = {}) const;
 
-  // Collective as its layers are. `memos` replays expert ids that are set, and receives the others.
+  // While gradients are recorded this is training: router noise, capacity and auxiliary terms exist
+  // in training only. Collective as its layers are, in training also over dp. `memos` replays
+  // expert ids that are set, and receives the others.
   ModelOutput forward(const TokenBatch& batch, const Denominators& denominators,
                       const RoutingMemos& memos) const;
   ModelOutput forward(const TokenBatch& batch, const Denominators& denominators) const {

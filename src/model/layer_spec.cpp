@@ -1,5 +1,6 @@
 #include "model/layer_spec.h"
 
+#include "config/layer_overrides.h"
 #include "config/layer_set.h"
 #include "config/moe_layers.h"
 
@@ -16,7 +17,8 @@ std::vector<LayerSpec> describe_layers(const Config& config) {
   std::vector<LayerSpec> layers;
   for (size_t i = 0; i < is_moe.size(); ++i) {
     layers.push_back({is_moe[i] ? FeedForward::kMoe : FeedForward::kDense,
-                      has_window[i] ? attention.window : 0, config.moe});
+                      has_window[i] ? attention.window : 0,
+                      moe_of_layer(config, static_cast<int64_t>(i))});
   }
   return layers;
 }

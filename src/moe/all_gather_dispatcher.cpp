@@ -12,6 +12,7 @@ constexpr Site kTokenCounts{"moe.dispatch.token_counts", Purpose::kControl};
 constexpr Site kTokens{"moe.dispatch.tokens", Purpose::kDispatch};
 constexpr Site kWeights{"moe.dispatch.weights", Purpose::kDispatch};
 constexpr Site kExpertIds{"moe.dispatch.expert_ids", Purpose::kDispatch};
+constexpr Site kPaddingRows{"moe.dispatch.padding_rows", Purpose::kControl};
 constexpr Site kCombine{"moe.combine.tokens", Purpose::kCombine};
 
 struct State final : DispatchState {
@@ -36,10 +37,26 @@ DispatchedTokens AllGatherDispatcher::dispatch(const at::Tensor& tokens,
   const at::Tensor all_weights =
       gather_rows(routing.weights, state->token_counts, group_, kWeights);
   const at::Tensor all_ids =
-      group_.all_gather_rows(routing.expert_ids, state->token_counts, kExpertIds);
-  state->order = local_expert_order(all_ids, first_expert_, num_local_experts_);
+      group_.all_gather_rows(routing.dispatched_ids(), state->token_counts, kExpertIds);
+  state->order = local_expert_order(all_ids, first_expert_, num_local_experts_,
+                                    local_padding(routing.padding_rows));
   return {permute(all_tokens, state->order), permute_weights(all_weights, state->order),
           state->order.rows_per_expert, state};
+}
+
+// The empty rows that all ranks add to each local expert.
+std::vector<int64_t> AllGatherDispatcher::local_padding(
+    const std::vector<int64_t>& padding_rows) const {
+  if (padding_rows.empty()) {
+    return {};
+  }
+  std::vector<int64_t> local(static_cast<size_t>(num_local_experts_), 0);
+  for (const auto& of_rank : group_.all_gather_counts(padding_rows, kPaddingRows)) {
+    for (size_t expert = 0; expert < local.size(); ++expert) {
+      local[expert] += of_rank[static_cast<size_t>(first_expert_) + expert];
+    }
+  }
+  return local;
 }
 
 at::Tensor AllGatherDispatcher::combine(const at::Tensor& rows,

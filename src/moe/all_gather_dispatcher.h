@@ -16,6 +16,8 @@ class AllGatherDispatcher final : public TokenDispatcher {
   at::Tensor combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const override;
 
  private:
+  std::vector<int64_t> local_padding(const std::vector<int64_t>& padding_rows) const;
+
   const Group& group_;  // ep x etp
   int64_t num_local_experts_;
   int64_t first_expert_;

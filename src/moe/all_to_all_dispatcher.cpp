@@ -73,7 +73,7 @@ AllToAllDispatcher::AllToAllDispatcher(int64_t num_experts, const Groups& groups
 DispatchedTokens AllToAllDispatcher::dispatch(const at::Tensor& tokens,
                                               const Routing& routing) const {
   auto state = std::make_shared<State>();
-  state->order = expert_order(routing.expert_ids, num_experts_);
+  state->order = expert_order(routing.dispatched_ids(), num_experts_, routing.padding_rows);
   DispatchedTokens out{permute(tokens, state->order),
                        permute_weights(routing.weights, state->order), state->order.rows_per_expert,
                        state};

@@ -7,8 +7,10 @@
 namespace switchyard {
 namespace {
 
+constexpr Site kStepLoads{"moe.balance.step_loads", Purpose::kStatistics};
 constexpr Site kSequenceCounts{"moe.balance.sequence_counts", Purpose::kStatistics};
 constexpr Site kBalanceScale{"moe.balance.scale"};
+constexpr Site kSetScale{"moe.balance.set_scale"};
 constexpr Site kZLossScale{"moe.z_loss.scale"};
 
 // For each token of `range` its sequence; padding gets num_sequences. [tokens] int64
@@ -68,10 +70,41 @@ at::Tensor sequence_balance_loss(const Routing& routing, const ForwardContext& c
   return (probabilities * factors.index_select(0, sequences)).sum();
 }
 
+at::Tensor count_step_loads(const Routing& routing, const ForwardContext& context, TokenRange range,
+                            const Group& all_ranks) {
+  const int64_t num_experts = routing.probabilities.size(1);
+  const int64_t top_k = routing.expert_ids.size(1);
+  const int64_t num_real = range.num_real(context.table);
+  const at::Tensor ids =
+      top_k_ids(routing.probabilities.detach().narrow(0, 0, num_real), top_k);  // [real, top_k]
+  at::Tensor loads = at::zeros({num_experts + 1}, at::kDouble);
+  auto* load = loads.mutable_data_ptr<double>();
+  const auto* id = ids.const_data_ptr<int64_t>();
+  for (int64_t copy = 0; copy < ids.numel(); ++copy) {
+    load[id[copy]] += 1;
+  }
+  load[num_experts] = static_cast<double>(num_real);
+  all_ranks.all_reduce(loads, kStepLoads);
+  return loads;
+}
+
+at::Tensor set_balance_loss(const Routing& routing, const ForwardContext& context, TokenRange range,
+                            const at::Tensor& loads, Ledger& ledger) {
+  const at::Tensor& probabilities = routing.probabilities;
+  const int64_t num_experts = probabilities.size(1);
+  const auto top_k = static_cast<double>(routing.expert_ids.size(1));
+  const auto tokens = loads[num_experts].item<double>();
+  const double scale = tokens > 0 ? static_cast<double>(num_experts) / (top_k * tokens) : 0;
+  const at::Tensor factors =
+      loads.narrow(0, 0, num_experts) *
+      (scale * ledger.scale(kSetScale, 1 / context.num_batch_tokens));  // [num_experts]
+  const at::Tensor sums = probabilities.narrow(0, 0, range.num_real(context.table)).sum(0);
+  return (sums * factors.to(sums.scalar_type())).sum();
+}
+
 at::Tensor router_z_loss(const Routing& routing, const ForwardContext& context, TokenRange range,
                          Ledger& ledger) {
-  const int64_t num_real = std::clamp(context.table.num_real_tokens() - range.begin, int64_t{0},
-                                      range.end - range.begin);
+  const int64_t num_real = range.num_real(context.table);
   const at::Tensor log_sums = at::logsumexp(routing.logits.narrow(0, 0, num_real), {-1});
   return log_sums.square().sum() * ledger.scale(kZLossScale, 1 / context.num_batch_tokens);
 }

@@ -8,12 +8,6 @@
 
 namespace switchyard {
 
-// The tokens of a row that one rank of a tensor-parallel group routes.
-struct TokenRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
 // How often the real tokens among `range` chose each expert, before any dropping.
 // [num_experts] int64
 at::Tensor count_tokens_per_expert(const Routing& routing, const ForwardContext& context,
@@ -30,6 +24,21 @@ at::Tensor count_tokens_per_expert(const Routing& routing, const ForwardContext&
 // bias. Collective over tensor_group.
 at::Tensor sequence_balance_loss(const Routing& routing, const ForwardContext& context,
                                  TokenRange range, const Group& tensor_group);
+
+// How often the plain top_k of the probabilities of all real tokens of an accumulation step, over
+// all ranks of `all_ranks`, chose each expert, and in the last element how many tokens there were.
+// [num_experts + 1] fp64. Collective over all_ranks (dp x cp x tp).
+at::Tensor count_step_loads(const Routing& routing, const ForwardContext& context, TokenRange range,
+                            const Group& all_ranks);
+
+// Balance loss of a whole set of tokens with these loads, from count_step_loads(), of one
+// accumulation step or summed over several (global-batch balance, arXiv:2501.11873):
+//   num_experts / top_k x sum over experts of (mean probability) x (load / tokens)
+// with the mean over this accumulation step, weighted by the step's share of the batch's tokens. 1
+// when balanced. Returns this rank's part of the sum over ranks and steps, [], differentiable in
+// the probabilities. Not collective.
+at::Tensor set_balance_loss(const Routing& routing, const ForwardContext& context, TokenRange range,
+                            const at::Tensor& loads, Ledger& ledger);
 
 // Router z-loss (ST-MoE, arXiv:2202.08906, equation 5): the mean over the real tokens of the global
 // batch of logsumexp(logits)^2. Returns this rank's part of the sum over ranks, []. Not collective.

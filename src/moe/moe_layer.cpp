@@ -18,9 +18,12 @@ void accumulate(at::Tensor& objective, const at::Tensor& term) {
 }  // namespace
 
 MoeLayer::MoeLayer(const Scope& scope, const Config& config, const MoeConfig& moe)
-    : config_(moe), tensor_group_(scope.groups().tensor()) {
+    : config_(moe),
+      routing_(config.routing),
+      tensor_group_(scope.groups().tensor()),
+      all_ranks_(scope.groups()[GroupName::kDataContextTensor]) {
   const ModelConfig& model = config.model;
-  router_ = std::make_unique<Router>(scope / "router", moe, model.hidden_size, model.init_std);
+  router_ = std::make_unique<Router>(scope / "router", config, moe);
   dispatcher_ = make_dispatcher(moe, scope.groups());
   experts_ = std::make_unique<GroupedExperts>(scope / "experts", model, moe);
   if (moe.shared_expert_ffn_hidden_size == 0) {
@@ -46,9 +49,7 @@ MoeOutput MoeLayer::forward(const Placed& hidden, const ForwardContext& context,
   // Within a tensor-parallel group each rank routes and dispatches its own share of the tokens.
   const Placed tokens =
       convert(hidden, Placement::sharded(0, num_tokens), tensor_group_, kTakeTokens);
-  const ShardRange share = shard_range(num_tokens, tensor_group_.size(), tensor_group_.rank());
-
-  const Routing routing = route(tokens.tensor, memo);
+  const Routing routing = route(tokens.tensor, context, memo);
   const DispatchedTokens dispatched = dispatch(tokens.tensor, routing);
   const at::Tensor combined = combine(experts(dispatched), dispatched);  // [tokens/tp, hidden]
 
@@ -58,13 +59,30 @@ MoeOutput MoeLayer::forward(const Placed& hidden, const ForwardContext& context,
   if (has_shared_expert()) {
     output.hidden.tensor = output.hidden.tensor + shared_expert(hidden).tensor;
   }
-  add_auxiliary_terms(routing, context, {share.begin, share.end}, output);
+  if (context.is_training) {
+    add_auxiliary_terms(routing, context, memo, output);
+  }
   return output;
 }
 
-Routing MoeLayer::route(const at::Tensor& tokens, RoutingMemo& memo) const {
-  Routing routing = router_->forward(tokens, memo.expert_ids);
+TokenRange MoeLayer::own_tokens(const ForwardContext& context) const {
+  const ShardRange share =
+      shard_range(context.table.num_tokens, tensor_group_.size(), tensor_group_.rank());
+  return {share.begin, share.end};
+}
+
+Routing MoeLayer::route(const at::Tensor& tokens, const ForwardContext& context,
+                        RoutingMemo& memo) const {
+  const TokenRange range = own_tokens(context);
+  Routing routing = router_->forward(tokens, memo.expert_ids, context, range);
   memo.expert_ids = routing.expert_ids;
+  if (context.is_training && routing_.capacity_factor > 0) {
+    if (!memo.kept.has_value()) {
+      memo.kept = keep_capacity(routing, routing_, context.table, range, tensor_group_);
+    }
+    routing.kept_ids = memo.kept->expert_ids;
+    routing.padding_rows = memo.kept->padding_rows;
+  }
   return routing;
 }
 
@@ -90,18 +108,46 @@ Placed MoeLayer::shared_expert(const Placed& hidden) const {
 }
 
 void MoeLayer::add_auxiliary_terms(const Routing& routing, const ForwardContext& context,
-                                   TokenRange range, MoeOutput& output) const {
-  output.statistics.tokens_per_expert = count_tokens_per_expert(routing, context, range);
+                                   RoutingMemo& memo, MoeOutput& output) const {
+  const TokenRange range = own_tokens(context);
+  MoeStatistics& statistics = output.statistics;
+  statistics.tokens_per_expert = count_tokens_per_expert(routing, context, range);
+  if (memo.kept.has_value()) {
+    statistics.dropped_copies = at::full({}, memo.kept->num_dropped, at::kLong);
+  }
   if (config_.aux_loss_coeff > 0) {
     const at::Tensor loss = sequence_balance_loss(routing, context, range, tensor_group_);
-    output.statistics.balance_loss = loss.detach();
+    statistics.balance_loss = loss.detach();
     accumulate(output.objective, loss * config_.aux_loss_coeff);
+  }
+  if (config_.step_aux_loss_coeff > 0 || config_.global_aux_loss_coeff > 0) {
+    add_set_terms(routing, context, memo, output);
   }
   if (config_.z_loss_coeff > 0) {
     const at::Tensor loss = router_z_loss(routing, context, range, tensor_group_.ledger());
-    output.statistics.z_loss = loss.detach();
+    statistics.z_loss = loss.detach();
     accumulate(output.objective, loss * config_.z_loss_coeff);
   }
+}
+
+void MoeLayer::add_set_terms(const Routing& routing, const ForwardContext& context,
+                             RoutingMemo& memo, MoeOutput& output) const {
+  const TokenRange range = own_tokens(context);
+  if (!memo.step_loads.defined()) {
+    memo.step_loads = count_step_loads(routing, context, range, all_ranks_);
+    memo.loads_so_far = memo.loads->defined() ? *memo.loads + memo.step_loads : memo.step_loads;
+    *memo.loads = memo.loads_so_far;
+  }
+  const auto add = [&](const at::Tensor& loads, double coeff, at::Tensor& statistic) {
+    if (coeff > 0) {
+      const at::Tensor loss =
+          set_balance_loss(routing, context, range, loads, tensor_group_.ledger());
+      statistic = loss.detach();
+      accumulate(output.objective, loss * coeff);
+    }
+  };
+  add(memo.step_loads, config_.step_aux_loss_coeff, output.statistics.step_balance_loss);
+  add(memo.loads_so_far, config_.global_aux_loss_coeff, output.statistics.global_balance_loss);
 }
 
 }  // namespace switchyard

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "config/config.h"
 #include "moe/balance.h"
+#include "moe/capacity.h"
 #include "moe/experts.h"
 #include "moe/router.h"
 #include "moe/token_dispatcher.h"
@@ -14,9 +16,13 @@ namespace switchyard {
 
 // What a layer counts in one forward pass, on this rank's tokens; no gradients.
 struct MoeStatistics {
-  at::Tensor tokens_per_expert;  // [num_experts] int64, real tokens
-  at::Tensor balance_loss;       // [] this rank's part, before its coefficient; undefined when off
-  at::Tensor z_loss;             // [] the same
+  at::Tensor tokens_per_expert;  // [num_experts] int64, real tokens, before dropping
+  // [] this rank's part of each term, before its coefficient; undefined when off
+  at::Tensor balance_loss;
+  at::Tensor step_balance_loss;
+  at::Tensor global_balance_loss;
+  at::Tensor z_loss;
+  at::Tensor dropped_copies;  // [] int64, of real tokens; undefined without capacity
 };
 
 struct MoeOutput {
@@ -26,10 +32,16 @@ struct MoeOutput {
   MoeStatistics statistics;
 };
 
-// Expert ids that outlive one pass: filled by the first forward, reused by a second (recompute), or
-// set beforehand (replay).
+// Decisions that outlive one pass: filled by the first forward, reused by a second (recompute), or
+// set beforehand (replay of expert ids).
 struct RoutingMemo {
-  at::Tensor expert_ids;  // [tokens, top_k] int64 or undefined
+  at::Tensor expert_ids;           // [tokens, top_k] int64 or undefined
+  std::optional<KeptCopies> kept;  // with capacity
+  at::Tensor step_loads;           // [num_experts + 1] of count_step_loads(), or undefined
+  at::Tensor loads_so_far;         // the same, summed over accumulation steps up to this one
+  // What loads_so_far starts from: shared by the memos of one layer in all accumulation steps of an
+  // optimizer step.
+  std::shared_ptr<at::Tensor> loads = std::make_shared<at::Tensor>();
 };
 
 // Replaces a dense MLP by num_experts smaller ones, of which each token uses top_k (Shazeer et al.
@@ -48,7 +60,7 @@ class MoeLayer {
   MoeOutput forward(const Placed& hidden, const ForwardContext& context, RoutingMemo& memo) const;
 
   // The stages. `tokens` are this rank's own: [tokens/tp, hidden].
-  Routing route(const at::Tensor& tokens, RoutingMemo& memo) const;
+  Routing route(const at::Tensor& tokens, const ForwardContext& context, RoutingMemo& memo) const;
   DispatchedTokens dispatch(const at::Tensor& tokens, const Routing& routing) const;
   at::Tensor experts(const DispatchedTokens& dispatched) const;
   at::Tensor combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const;
@@ -58,11 +70,16 @@ class MoeLayer {
   Router& router() { return *router_; }
 
  private:
-  void add_auxiliary_terms(const Routing& routing, const ForwardContext& context, TokenRange range,
+  TokenRange own_tokens(const ForwardContext& context) const;
+  void add_auxiliary_terms(const Routing& routing, const ForwardContext& context, RoutingMemo& memo,
                            MoeOutput& output) const;
+  void add_set_terms(const Routing& routing, const ForwardContext& context, RoutingMemo& memo,
+                     MoeOutput& output) const;
 
   MoeConfig config_;
+  RoutingConfig routing_;
   const Group& tensor_group_;
+  const Group& all_ranks_;  // dp x cp x tp
   std::unique_ptr<Router> router_;
   std::unique_ptr<TokenDispatcher> dispatcher_;
   std::unique_ptr<GroupedExperts> experts_;

@@ -2,14 +2,26 @@
 
 #include <ATen/ATen.h>
 
+#include "base/random.h"
 #include "base/shape.h"
 #include "ops/dense_linear.h"
+#include "ops/random_rows.h"
 #include "ops/route.h"
+#include "ops/sinkhorn.h"
+#include "ops/top_k.h"
 
 namespace switchyard {
 namespace {
 
-RouteOptions route_options(const MoeConfig& config) {
+constexpr Site kRowLogits{"moe.sinkhorn.logits", Purpose::kStatistics};
+
+RouteOptions route_options(const MoeConfig& config, RoutingMethod method) {
+  if (method == RoutingMethod::kSinkhorn) {
+    return {.top_k = config.top_k,
+            .score_function = config.top_k == 1 ? ScoreFunction::kSigmoid : ScoreFunction::kSoftmax,
+            .softmax_over_chosen = false,
+            .scaling_factor = config.scaling_factor};
+  }
   return {.top_k = config.top_k,
           .score_function = config.score_function,
           .softmax_over_chosen = !config.pre_softmax,
@@ -22,24 +34,28 @@ RouteOptions route_options(const MoeConfig& config) {
 
 }  // namespace
 
-Router::Router(const Scope& scope, const MoeConfig& config, int64_t hidden_size, double init_std)
-    : config_(config) {
+Router::Router(const Scope& scope, const Config& config, const MoeConfig& moe)
+    : config_(moe),
+      routing_(config.routing),
+      tensor_group_(scope.groups().tensor()),
+      seed_(static_cast<uint64_t>(config.run.seed)),
+      name_(scope.prefix) {
   // Every rank routes its own tokens, also within a tensor-parallel group: gradients are summed.
   weight_ = scope.parameters.declare({{.name = scope.name("weight"),
-                                       .shape = {config.num_experts, hidden_size},
-                                       .init = Init::normal(init_std),
+                                       .shape = {moe.num_experts, config.model.hidden_size},
+                                       .init = Init::normal(config.model.init_std),
                                        .tensor = Placement::replicated()}},
-                                     {config.num_experts, hidden_size});
-  if (config.router_bias) {
+                                     {moe.num_experts, config.model.hidden_size});
+  if (moe.router_bias) {
     bias_ = scope.parameters.declare({{.name = scope.name("bias"),
-                                       .shape = {config.num_experts},
+                                       .shape = {moe.num_experts},
                                        .init = Init::zeros(),
                                        .has_weight_decay = false,
                                        .tensor = Placement::replicated()}},
-                                     {config.num_experts});
+                                     {moe.num_experts});
   }
-  if (config.expert_bias) {
-    expert_bias_ = scope.parameters.declare_buffer(scope.name("expert_bias"), {config.num_experts});
+  if (moe.expert_bias) {
+    expert_bias_ = scope.parameters.declare_buffer(scope.name("expert_bias"), {moe.num_experts});
   }
 }
 
@@ -49,16 +65,58 @@ at::ScalarType Router::score_dtype(const at::Tensor& tokens) const {
   return is_wide ? at::kDouble : at::kFloat;
 }
 
-Routing Router::forward(const at::Tensor& tokens, const at::Tensor& expert_ids) const {
+// What the choice sees in training: logits with noise, or random numbers in their place.
+at::Tensor Router::with_noise(const at::Tensor& logits, int64_t first_token) const {
+  const auto normal = [&](const char* purpose, double std) {
+    return normal_rows(RandomStream(seed_, name_ + purpose), first_token, logits.size(0),
+                       logits.size(1), std, logits.scalar_type());
+  };
+  if (routing_.method == RoutingMethod::kRandom) {
+    return normal(".random_logits", 1) + (logits - logits.detach());
+  }
+  return routing_.logit_noise > 0 ? logits + normal(".logit_noise", routing_.logit_noise) : logits;
+}
+
+// Experts by sinkhorn, per sequence; padding goes where its logits say. [tokens, top_k] of `range`
+at::Tensor Router::balanced_ids(const at::Tensor& logits, const SequenceTable& table,
+                                TokenRange range) const {
+  const at::Tensor row =
+      tensor_group_.size() == 1
+          ? logits.detach()
+          : tensor_group_.all_gather(logits.detach().contiguous(), 0, table.num_tokens, kRowLogits);
+  const at::Tensor scores = row.to(at::kDouble).clone();  // [row tokens, num_experts]
+  for (int64_t i = 0; i < table.num_sequences(); ++i) {
+    at::Tensor of_sequence =
+        scores.narrow(0, table.starts[static_cast<size_t>(i)], table.length(i));
+    of_sequence.copy_(sinkhorn(of_sequence));
+  }
+  return top_k_ids(scores.slice(0, range.begin, range.end), config_.top_k);
+}
+
+Routing Router::forward(const at::Tensor& tokens, const at::Tensor& expert_ids,
+                        const ForwardContext& context, TokenRange range) const {
   check_shape("router input", tokens, {kAnySize, weight_.size(1)});
   const auto dtype = score_dtype(tokens);
+  const int64_t first_token = context.first_token + range.begin;
+  at::Tensor input = tokens.to(dtype);
+  if (context.is_training && routing_.input_jitter > 0) {
+    input = input * uniform_rows(RandomStream(seed_, name_ + ".input_jitter"), first_token,
+                                 input.size(0), input.size(1), 1 - routing_.input_jitter,
+                                 1 + routing_.input_jitter, dtype);
+  }
   Routing routing;
-  routing.logits = dense_linear(tokens.to(dtype), weight_.to(dtype));  // [tokens, num_experts]
+  routing.logits = dense_linear(input, weight_.to(dtype));  // [tokens, num_experts]
   if (bias_.defined()) {
     routing.logits = routing.logits + bias_.to(dtype);
   }
-  const Routes routes = route(routing.logits, expert_bias_, expert_ids, route_options(config_),
-                              config_.aux_loss_coeff > 0);
+  const at::Tensor logits =
+      context.is_training ? with_noise(routing.logits, first_token) : routing.logits;
+  at::Tensor ids = expert_ids;
+  if (!ids.defined() && context.is_training && routing_.method == RoutingMethod::kSinkhorn) {
+    ids = balanced_ids(logits, context.table, range);
+  }
+  const Routes routes = route(logits, expert_bias_, ids, route_options(config_, routing_.method),
+                              context.is_training && config_.has_balance_loss());
   routing.expert_ids = routes.expert_ids;
   routing.weights = routes.weights;
   routing.probabilities = routes.probabilities;

@@ -12,6 +12,9 @@ struct ForwardContext {
   // Real tokens of the whole global batch, over all ranks and accumulation steps: the denominator
   // of every auxiliary term, so that none depends on how the batch is cut.
   double num_batch_tokens = 1;
+  // What departs from the plain model (router noise, capacity) acts in training only.
+  bool is_training = false;
+  int64_t first_token = 0;  // as in TokenBatch
 };
 
 }  // namespace switchyard

@@ -1,6 +1,9 @@
 #include "train/train_step.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -16,6 +19,15 @@ constexpr Site kBatchTotals{"step.batch_totals", Purpose::kStatistics};
 constexpr Site kLossTotals{"step.loss_totals", Purpose::kStatistics};
 constexpr Site kLayerTotals{"step.layer_totals", Purpose::kStatistics};
 
+// Each auxiliary term of a layer, and where its mean over layers goes.
+using Term = std::pair<at::Tensor MoeStatistics::*, std::optional<double> StepOutcome::*>;
+constexpr std::array<Term, 4> kTerms = {{
+    {&MoeStatistics::balance_loss, &StepOutcome::balance_loss},
+    {&MoeStatistics::step_balance_loss, &StepOutcome::step_balance_loss},
+    {&MoeStatistics::global_balance_loss, &StepOutcome::global_balance_loss},
+    {&MoeStatistics::z_loss, &StepOutcome::z_loss},
+}};
+
 // Sums of one step on this rank, brought together over ranks in two collectives.
 class StepTotals {
  public:
@@ -23,10 +35,11 @@ class StepTotals {
     loss_sum_ += output.loss_sum.item<double>();
     layers_.resize(output.moe.size());
     for (size_t i = 0; i < layers_.size(); ++i) {
-      const MoeStatistics& from = output.moe[i];
-      add_to(layers_[i].tokens_per_expert, from.tokens_per_expert);
-      add_to(layers_[i].balance_loss, from.balance_loss);
-      add_to(layers_[i].z_loss, from.z_loss);
+      for (const auto& [member, unused] : kTerms) {
+        add_to(layers_[i].*member, output.moe[i].*member);
+      }
+      add_to(layers_[i].dropped_copies, output.moe[i].dropped_copies);
+      add_to(layers_[i].tokens_per_expert, output.moe[i].tokens_per_expert);
     }
   }
 
@@ -37,27 +50,61 @@ class StepTotals {
     if (layers_.empty()) {
       return;
     }
-    // Per layer: balance loss, z-loss, counts; counts are exact in fp64.
-    std::vector<at::Tensor> rows;
+    // Per layer: each term, dropped copies, loads; counts are exact in fp64. Layers may differ in
+    // their number of experts.
+    std::vector<at::Tensor> parts;
     for (const MoeStatistics& layer : layers_) {
-      rows.push_back(at::cat({as_double(layer.balance_loss), as_double(layer.z_loss),
-                              layer.tokens_per_expert.to(at::kDouble)}));
+      for (const auto& [member, unused] : kTerms) {
+        parts.push_back(as_double(layer.*member));
+      }
+      parts.push_back(as_double(layer.dropped_copies));
+      parts.push_back(layer.tokens_per_expert.to(at::kDouble));
     }
-    const at::Tensor totals = at::stack(rows);  // [layers, 2 + num_experts]
+    const at::Tensor totals = at::cat(parts);
     groups[GroupName::kDataContextTensor].all_reduce(totals, kLayerTotals);
-    const at::Tensor means = totals.mean(0);
-    if (layers_[0].balance_loss.defined()) {
-      outcome.balance_loss = means[0].item<double>();
-    }
-    if (layers_[0].z_loss.defined()) {
-      outcome.z_loss = means[1].item<double>();
-    }
-    for (int64_t i = 0; i < totals.size(0); ++i) {
-      outcome.tokens_per_expert.push_back(totals[i].slice(0, 2).to(at::kLong));
-    }
+    read(totals, outcome);
   }
 
  private:
+  // Takes the totals apart in the order in which reduce_into() put them together.
+  void read(const at::Tensor& totals, StepOutcome& outcome) const {
+    const auto* next = totals.const_data_ptr<double>();
+    std::array<Mean, kTerms.size()> means;
+    for (const MoeStatistics& layer : layers_) {
+      for (size_t term = 0; term < kTerms.size(); ++term) {
+        means[term].add(layer.*kTerms[term].first, *next++);
+      }
+      const double dropped = *next++;
+      if (layer.dropped_copies.defined()) {
+        outcome.dropped_copies = outcome.dropped_copies.value_or(0) + static_cast<int64_t>(dropped);
+      }
+      at::Tensor loads = at::empty_like(layer.tokens_per_expert);
+      std::transform(next, next + loads.numel(), loads.mutable_data_ptr<int64_t>(),
+                     [](double count) { return static_cast<int64_t>(count); });
+      next += loads.numel();
+      outcome.tokens_per_expert.push_back(loads);
+    }
+    for (size_t term = 0; term < kTerms.size(); ++term) {
+      outcome.*kTerms[term].second = means[term].value();
+    }
+  }
+
+  // Over the layers that have a term.
+  struct Mean {
+    double sum = 0;
+    double count = 0;
+
+    void add(const at::Tensor& of_layer, double total) {
+      if (of_layer.defined()) {
+        sum += total;
+        count += 1;
+      }
+    }
+    std::optional<double> value() const {
+      return count > 0 ? std::optional(sum / count) : std::nullopt;
+    }
+  };
+
   static void add_to(at::Tensor& sum, const at::Tensor& value) {
     if (value.defined()) {
       sum = sum.defined() ? sum + value : value;
@@ -108,7 +155,7 @@ StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters
                               const std::vector<TokenBatch>& micro_batches) {
   std::vector<RoutingMemos> memos;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
-    memos.push_back(model.new_memos());
+    memos.push_back(model.new_memos(memos.empty() ? RoutingMemos{} : memos.back()));
   }
   return compute_gradients(model, parameters, micro_batches, memos);
 }

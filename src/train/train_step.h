@@ -13,12 +13,16 @@ namespace switchyard {
 // What one optimizer step measured, over the whole global batch; equal on all ranks. Every mean is
 // a sum over the batch divided by a sum over the batch.
 struct StepOutcome {
-  double loss_sum = 0;                 // sum of weight x cross-entropy, nats, before the update
-  double loss_weight = 0;              // sum of the weights
-  int64_t num_tokens = 0;              // real tokens
-  double grad_norm = 0;                // before clipping
-  std::optional<double> balance_loss;  // mean over MoE layers, before its coefficient
-  std::optional<double> z_loss;        // the same
+  double loss_sum = 0;     // sum of weight x cross-entropy, nats, before the update
+  double loss_weight = 0;  // sum of the weights
+  int64_t num_tokens = 0;  // real tokens
+  double grad_norm = 0;    // before clipping
+  // Means over the MoE layers that have the term, before its coefficient.
+  std::optional<double> balance_loss;
+  std::optional<double> step_balance_loss;
+  std::optional<double> global_balance_loss;
+  std::optional<double> z_loss;
+  std::optional<int64_t> dropped_copies;      // over all MoE layers, where there is a capacity
   std::vector<at::Tensor> tokens_per_expert;  // per MoE layer [num_experts] int64, before dropping
   std::string skipped;  // why the step was not made (train/non_finite.h); "" when it was
 

@@ -376,23 +376,32 @@ void TrainingRun::report(const StepOutcome& outcome, double learning_rate, doubl
   StepMetrics metrics;
   metrics.step = step_;
   metrics.loss = {outcome.loss_sum, outcome.loss_weight};
-  if (outcome.balance_loss) {
-    metrics.auxiliary.emplace_back("balance", *outcome.balance_loss);
-  }
-  if (outcome.z_loss) {
-    metrics.auxiliary.emplace_back("z", *outcome.z_loss);
-  }
+  const auto put_term = [&](const char* name, const std::optional<double>& value) {
+    if (value) {
+      metrics.auxiliary.emplace_back(name, *value);
+    }
+  };
+  put_term("balance", outcome.balance_loss);
+  put_term("step_balance", outcome.step_balance_loss);
+  put_term("global_balance", outcome.global_balance_loss);
+  put_term("z", outcome.z_loss);
   metrics.skipped = !outcome.skipped.empty();
   metrics.skipped_steps = skipped_steps_;
   metrics.lr = learning_rate;
   metrics.grad_norm = outcome.grad_norm;
   metrics.tokens = outcome.num_tokens;
   const std::vector<int64_t> layers = numbers_of_moe_layers(config_);
+  int64_t routed_copies = 0;
   for (size_t i = 0; i < outcome.tokens_per_expert.size(); ++i) {
     const at::Tensor& counts = outcome.tokens_per_expert[i];
     const auto* first = counts.const_data_ptr<int64_t>();
     metrics.expert_load.push_back(
         ExpertLoad::from_counts(layers[i], std::vector<int64_t>(first, first + counts.numel())));
+    routed_copies += metrics.expert_load.back().copies;
+  }
+  if (outcome.dropped_copies) {
+    metrics.dropped =
+        Ratio{static_cast<double>(*outcome.dropped_copies), static_cast<double>(routed_copies)};
   }
   if (evaluation) {
     metrics.eval_loss = Ratio{evaluation->loss_sum, evaluation->loss_weight};

@@ -29,6 +29,13 @@ std::vector<int64_t> counting(int64_t sample, int64_t length, int64_t first = 0)
   return tokens;
 }
 
+TEST(TrainingData, NumbersTheTokensOfTheRun) {
+  const std::string prefix = write_counting_dataset(fresh_folder() + "set", 24);
+  TrainingData data({prefix}, ByteTokenizer(), 5, 1);
+  EXPECT_EQ(data.batch(0, 2).first_token, 0);
+  EXPECT_EQ(data.batch(7, 2).first_token, 35);
+}
+
 TEST(TrainingData, CutsTheStreamIntoSamplesWhoseLabelsAreTheNextTokens) {
   // 24 tokens are 4 samples of 5 with the label of their last token; 3 tokens remain.
   const std::string prefix = write_counting_dataset(fresh_folder() + "set", 24);

@@ -54,8 +54,12 @@ using Layer = std::function<LayerResult(const Row& row, const Placed& input)>;
 using MakeLayer = std::function<Layer(const Scope& scope, const Config& config)>;
 
 ForwardContext context_of(const Row& row, const Config& config) {
-  return {row.batch.table,
-          make_rotary_table(16, config.model.head_size(), config.rope.base, at::kDouble), 40};
+  ForwardContext context{
+      row.batch.table,
+      make_rotary_table(16, config.model.head_size(), config.rope.base, at::kDouble), 40};
+  context.is_training = true;
+  context.first_token = 100 * row.index;
+  return context;
 }
 
 // This rank's part of a tensor over tokens, as `placement` says, goes to its place in the whole.
@@ -222,6 +226,21 @@ const std::vector<LayerCase>& cases() {
     biased_gathered.moe.num_groups = 2;
     biased_gathered.moe.top_k = 1;
     biased_gathered.moe.group_score = GroupScore::kMax;
+    Config capacity = small_config();
+    capacity.routing.capacity_factor = 0.75;
+    Config padded = capacity;
+    padded.routing.capacity_padding = true;
+    padded.routing.capacity_drop = CapacityDrop::kPosition;
+    padded.routing.method = RoutingMethod::kRandom;
+    Config padded_gathered = padded;
+    padded_gathered.moe.dispatcher = DispatcherKind::kAllGather;
+    padded_gathered.moe.linear_bias = true;
+    Config sinkhorn = small_config();
+    sinkhorn.moe.aux_loss_coeff = 0;
+    sinkhorn.routing.method = RoutingMethod::kSinkhorn;
+    sinkhorn.routing.input_jitter = 0.3;
+    Config noisy = small_config();
+    noisy.routing.logit_noise = 0.7;
     return std::vector<LayerCase>{{"attention", attention_layer(), small_config()},
                                   {"attention_head_norm", attention_layer(), head_norm},
                                   {"attention_full_norm", attention_layer(), full_norm},
@@ -233,6 +252,11 @@ const std::vector<LayerCase>& cases() {
                                   {"moe_allgather", moe_layer(), gathered},
                                   {"moe_skewed", moe_layer(), skewed},
                                   {"moe_biased", moe_layer(), biased},
+                                  {"moe_capacity", moe_layer(), capacity},
+                                  {"moe_padded", moe_layer(), padded},
+                                  {"moe_padded_gathered", moe_layer(), padded_gathered},
+                                  {"moe_sinkhorn", moe_layer(), sinkhorn},
+                                  {"moe_noisy", moe_layer(), noisy},
                                   {"moe_gated_biased_groups", moe_layer(), biased_gathered},
                                   {"embedding", embedding_layer(), small_config()},
                                   {"cross_entropy", head_layer(), small_config()}};

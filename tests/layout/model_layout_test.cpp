@@ -21,8 +21,54 @@ constexpr int kSteps = 3;
 // number of tokens, some with padding, so that a mean of means would show.
 std::vector<TokenBatch> global_batch(const Config& config, int step) {
   const auto seed = static_cast<uint64_t>(10 * step);
-  return {random_batch(config, {5, 3}, 0, seed), random_batch(config, {8, 1, 3}, 0, seed + 1),
-          random_batch(config, {4}, 2, seed + 2), random_batch(config, {2, 7, 6}, 1, seed + 3)};
+  std::vector<TokenBatch> all = {
+      random_batch(config, {5, 3}, 0, seed), random_batch(config, {8, 1, 3}, 0, seed + 1),
+      random_batch(config, {4}, 2, seed + 2), random_batch(config, {2, 7, 6}, 1, seed + 3)};
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].first_token = 1000 * step + 100 * static_cast<int64_t>(i);
+  }
+  return all;
+}
+
+// The same sequences as one micro-batch, with the padding at its end.
+TokenBatch merged(const std::vector<TokenBatch>& batches) {
+  std::vector<int64_t> lengths;
+  int64_t num_tokens = 0;
+  std::vector<at::Tensor> tokens;
+  std::vector<at::Tensor> labels;
+  std::vector<at::Tensor> weights;
+  const auto append = [&](const TokenBatch& batch, int64_t begin, int64_t end) {
+    tokens.push_back(batch.tokens.slice(0, begin, end));
+    labels.push_back(batch.labels.slice(0, begin, end));
+    weights.push_back(batch.weights.slice(0, begin, end));
+  };
+  for (const TokenBatch& batch : batches) {
+    for (int64_t i = 0; i < batch.table.num_sequences(); ++i) {
+      lengths.push_back(batch.table.length(i));
+    }
+    num_tokens += batch.table.num_tokens;
+    append(batch, 0, batch.table.num_real_tokens());
+  }
+  for (const TokenBatch& batch : batches) {
+    append(batch, batch.table.num_real_tokens(), batch.table.num_tokens);
+  }
+  return {at::cat(tokens), at::cat(labels), at::cat(weights),
+          SequenceTable::from_lengths(lengths, num_tokens)};
+}
+
+// This rank's micro-batches. A balance loss over accumulation steps depends on their number, which
+// is then two in every layout: one for the global batch, one for another one.
+std::vector<TokenBatch> own_batches(const Config& config, int step, const Group& data) {
+  const auto own = [&](int which) {
+    const auto all = global_batch(config, which);
+    const ShardRange range =
+        shard_range(static_cast<int64_t>(all.size()), data.size(), data.rank());
+    return std::vector<TokenBatch>(all.begin() + range.begin, all.begin() + range.end);
+  };
+  const bool has_fixed_steps =
+      config.moe.step_aux_loss_coeff > 0 || config.moe.global_aux_loss_coeff > 0;
+  return has_fixed_steps ? std::vector<TokenBatch>{merged(own(step)), merged(own(step + kSteps))}
+                         : own(step);
 }
 
 struct Recorded {
@@ -48,10 +94,7 @@ Recorded run_model(const Config& base, const Layout& layout, LogicalTensors& res
         AdamW optimizer(parameters, config.optimizer);
         const Group& data = groups[GroupName::kDataContext];
         for (int step = 0; step < kSteps; ++step) {
-          const auto all = global_batch(config, step);
-          const auto size = static_cast<int64_t>(all.size());
-          const ShardRange own = shard_range(size, data.size(), data.rank());
-          const std::vector<TokenBatch> batches(all.begin() + own.begin, all.begin() + own.end);
+          const std::vector<TokenBatch> batches = own_batches(config, step, data);
           if (step == 0) {
             const StepOutcome first = compute_gradients(model, parameters, batches);
             result.add_gradients(parameters);
@@ -67,6 +110,9 @@ Recorded run_model(const Config& base, const Layout& layout, LogicalTensors& res
           number("loss", outcome.loss());
           number("grad_norm", outcome.grad_norm);
           number("balance", outcome.balance_loss.value_or(0));
+          number("step_balance", outcome.step_balance_loss.value_or(0));
+          number("global_balance", outcome.global_balance_loss.value_or(0));
+          number("dropped", static_cast<double>(outcome.dropped_copies.value_or(0)));
           number("z", outcome.z_loss.value_or(0));
           for (size_t i = 0; i < outcome.tokens_per_expert.size(); ++i) {
             result.add_whole(fmt::format("load.{}.{}", step, i), outcome.tokens_per_expert[i]);
@@ -149,6 +195,23 @@ const std::vector<Variant>& variants() {
     biased.moe.score_function = ScoreFunction::kSqrtSoftplus;
     biased.moe.renormalize = true;
     biased.moe.num_groups = 2;
+    Config set_losses = small_config();
+    set_losses.moe.step_aux_loss_coeff = 0.03;
+    set_losses.moe.global_aux_loss_coeff = 0.07;
+    set_losses.moe.overrides = {"1: num_experts=8 top_k=3 ffn_hidden_size=8"};
+    set_losses.train.recompute = Recompute::kFull;
+    Config capacity = small_config();
+    capacity.routing.capacity_factor = 0.75;
+    capacity.routing.capacity_padding = true;
+    capacity.routing.input_jitter = 0.2;
+    capacity.routing.logit_noise = 0.5;
+    capacity.moe.dispatcher = DispatcherKind::kAllGather;
+    capacity.train.recompute = Recompute::kFull;
+    Config sinkhorn = small_config();
+    sinkhorn.moe.aux_loss_coeff = 0;
+    sinkhorn.moe.top_k = 1;
+    sinkhorn.routing.method = RoutingMethod::kSinkhorn;
+    sinkhorn.routing.capacity_factor = 1;
     Config full_norm = small_config();
     full_norm.attention.qk_norm = QkNormKind::kFull;
     full_norm.attention.qkv_bias = true;
@@ -169,7 +232,8 @@ const std::vector<Variant>& variants() {
     return std::vector<Variant>{{"alltoall", alltoall},           {"allgather", allgather},
                                 {"sigmoid_bias_tied", sigmoid},   {"recompute", recomputed},
                                 {"full_norm_dynamic", full_norm}, {"head_norm_window", windowed},
-                                {"biased_groups", biased}};
+                                {"biased_groups", biased},        {"set_losses", set_losses},
+                                {"capacity", capacity},           {"sinkhorn", sinkhorn}};
   }();
   return all;
 }
@@ -213,7 +277,8 @@ bool notices_removal(const Config& config, const Layout& layout, const LogicalTe
 
 TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
   std::set<std::string> tried;
-  for (const size_t chosen : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}}) {
+  for (const size_t chosen :
+       {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}, size_t{7}, size_t{8}, size_t{9}}) {
     const Variant& variant = variants()[chosen];
     LogicalTensors expected;
     run_model(variant.config, {.name = "one"}, expected);

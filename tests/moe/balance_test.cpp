@@ -104,6 +104,53 @@ TEST(SequenceBalanceLoss, HasTheGradientOfItsDefinition) {
   }
 }
 
+// The definition in the header, of one accumulation step with loads of its own or of more.
+double set_loss(const Routing& routing, int64_t num_real, const at::Tensor& loads,
+                double batch_tokens) {
+  double sum = 0;
+  for (int64_t e = 0; e < kExperts; ++e) {
+    double probability = 0;
+    for (int64_t t = 0; t < num_real; ++t) {
+      probability += routing.probabilities[t][e].item<double>();
+    }
+    sum += probability / static_cast<double>(num_real) * loads[e].item<double>() /
+           loads[kExperts].item<double>();
+  }
+  return kExperts / static_cast<double>(kTopK) * sum * static_cast<double>(num_real) / batch_tokens;
+}
+
+TEST(SetBalanceLoss, TakesTheLoadsOfTheWholeStep) {
+  const std::unique_ptr<Groups> groups = Groups::single();
+  const Routing routing = routing_of(some_logits(11));
+  const ForwardContext context = context_of({5, 3}, 11, 20);
+  const at::Tensor loads =
+      count_step_loads(routing, context, {0, 11}, (*groups)[GroupName::kDataContextTensor]);
+  EXPECT_EQ(loads[kExperts].item<double>(), 8);
+  EXPECT_EQ(loads.sum().item<double>(), 8 + 8 * kTopK);
+  for (const at::Tensor& some : {loads, loads + at::tensor({7., 1., 0., 2., 5.}, at::kDouble)}) {
+    EXPECT_NEAR(set_balance_loss(routing, context, {0, 11}, some, groups->ledger()).item<double>(),
+                set_loss(routing, 8, some, 20), 1e-13);
+  }
+}
+
+TEST(SetBalanceLoss, IsOneWhenBalanced) {
+  const std::unique_ptr<Groups> groups = Groups::single();
+  const Routing routing = routing_of(at::zeros({4, kExperts}, at::kDouble));
+  const at::Tensor loads = at::tensor({2., 2., 2., 2., 4.}, at::kDouble);
+  EXPECT_DOUBLE_EQ(set_balance_loss(routing, context_of({4}, 4, 4), {0, 4}, loads, groups->ledger())
+                       .item<double>(),
+                   1);
+}
+
+TEST(SetBalanceLoss, IsZeroInABatchOfPadding) {
+  const std::unique_ptr<Groups> groups = Groups::single();
+  const Routing routing = routing_of(some_logits(3));
+  const ForwardContext context = context_of({}, 3, 8);
+  const at::Tensor loads =
+      count_step_loads(routing, context, {0, 3}, (*groups)[GroupName::kDataContextTensor]);
+  EXPECT_EQ(set_balance_loss(routing, context, {0, 3}, loads, groups->ledger()).item<double>(), 0);
+}
+
 TEST(RouterZLoss, IsTheMeanSquaredLogSumOfRealTokens) {
   const std::unique_ptr<Groups> groups = Groups::single();
   const Routing routing = routing_of(some_logits(6));

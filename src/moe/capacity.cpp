@@ -1,0 +1,92 @@
+#include "moe/capacity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/ATen.h>
+
+namespace switchyard {
+namespace {
+
+constexpr Site kRowIds{"moe.capacity.expert_ids", Purpose::kStatistics};
+constexpr Site kRowWeights{"moe.capacity.weights", Purpose::kStatistics};
+
+// The copies of one sequence, by expert, in (token, slot) order. [num_experts]
+using CopiesOfExpert = std::vector<std::vector<int64_t>>;
+
+CopiesOfExpert copies_of_experts(const int64_t* ids, int64_t first_copy, int64_t end_copy,
+                                 int64_t num_experts) {
+  CopiesOfExpert copies(static_cast<size_t>(num_experts));
+  for (int64_t copy = first_copy; copy < end_copy; ++copy) {
+    copies[static_cast<size_t>(ids[copy])].push_back(copy);
+  }
+  return copies;
+}
+
+// Leaves at most `capacity` copies.
+void drop_copies(std::vector<int64_t>& copies, int64_t capacity, CapacityDrop drop,
+                 const double* weights) {
+  if (static_cast<int64_t>(copies.size()) <= capacity) {
+    return;
+  }
+  if (drop == CapacityDrop::kWeight) {
+    std::stable_sort(copies.begin(), copies.end(),
+                     [weights](int64_t a, int64_t b) { return weights[a] > weights[b]; });
+  }
+  copies.resize(static_cast<size_t>(capacity));
+}
+
+}  // namespace
+
+int64_t expert_capacity(int64_t length, int64_t top_k, int64_t num_experts, double factor) {
+  return static_cast<int64_t>(
+      std::ceil(static_cast<double>(length * top_k) / static_cast<double>(num_experts) * factor));
+}
+
+KeptCopies keep_capacity(const Routing& routing, const RoutingConfig& config,
+                         const SequenceTable& table, TokenRange range, const Group& tensor_group) {
+  const int64_t top_k = routing.expert_ids.size(1);
+  const int64_t num_experts = routing.logits.size(1);
+  const auto row_of = [&](const at::Tensor& own, const Site& site) {
+    return tensor_group.size() == 1
+               ? own.contiguous()
+               : tensor_group.all_gather(own.contiguous(), 0, table.num_tokens, site);
+  };
+  const at::Tensor ids = row_of(routing.expert_ids, kRowIds);
+  const at::Tensor weights = row_of(routing.weights.detach().to(at::kDouble), kRowWeights);
+
+  KeptCopies kept;
+  kept.expert_ids = at::full_like(routing.expert_ids, -1);
+  auto* kept_id = kept.expert_ids.mutable_data_ptr<int64_t>();
+  if (config.capacity_padding) {
+    kept.padding_rows.assign(static_cast<size_t>(num_experts), 0);
+  }
+  kept.num_dropped = range.num_real(table) * top_k;
+  for (int64_t i = 0; i < table.num_sequences(); ++i) {
+    const int64_t start = table.starts[static_cast<size_t>(i)];
+    const int64_t end = start + table.length(i);
+    if (end <= range.begin || start >= range.end) {
+      continue;
+    }
+    const int64_t capacity =
+        expert_capacity(table.length(i), top_k, num_experts, config.capacity_factor);
+    CopiesOfExpert copies =
+        copies_of_experts(ids.const_data_ptr<int64_t>(), start * top_k, end * top_k, num_experts);
+    for (size_t expert = 0; expert < copies.size(); ++expert) {
+      drop_copies(copies[expert], capacity, config.capacity_drop, weights.const_data_ptr<double>());
+      for (const int64_t copy : copies[expert]) {
+        if (copy >= range.begin * top_k && copy < range.end * top_k) {
+          kept_id[copy - range.begin * top_k] = static_cast<int64_t>(expert);
+          --kept.num_dropped;
+        }
+      }
+      if (config.capacity_padding && start >= range.begin) {
+        kept.padding_rows[expert] += capacity - static_cast<int64_t>(copies[expert].size());
+      }
+    }
+  }
+  return kept;
+}
+
+}  // namespace switchyard
