@@ -67,7 +67,7 @@ Json field_value(const FieldRule& rule, const Config& config) {
 }
 
 // Of the section moe; the others decide how it is trained.
-constexpr std::array<std::string_view, 17> kMoeSettings = {
+constexpr std::array<std::string_view, 18> kMoeSettings = {
     "moe.num_experts",     "moe.top_k",
     "moe.ffn_hidden_size", "moe.shared_expert_ffn_hidden_size",
     "moe.score_function",  "moe.pre_softmax",
@@ -76,7 +76,7 @@ constexpr std::array<std::string_view, 17> kMoeSettings = {
     "moe.num_groups",      "moe.group_top_k",
     "moe.group_score",     "moe.linear_bias",
     "moe.router_bias",     "moe.first_dense_layers",
-    "moe.layers"};
+    "moe.layers",          "moe.overrides"};
 // Compared layer by layer: one list can be written in many ways.
 constexpr std::array<std::string_view, 4> kLayerLists = {
     "moe.layers", "moe.first_dense_layers", "attention.window_layers", "attention.window"};

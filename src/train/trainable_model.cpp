@@ -66,6 +66,8 @@ LoadedModel load_model(const std::filesystem::path& path, const Groups& groups,
   loaded.config.train.precision = options.precision.value_or(loaded.config.train.precision);
   if (!options.auxiliary_losses) {
     loaded.config.moe.aux_loss_coeff = 0;
+    loaded.config.moe.step_aux_loss_coeff = 0;
+    loaded.config.moe.global_aux_loss_coeff = 0;
     loaded.config.moe.z_loss_coeff = 0;
   }
   loaded.parameters = std::make_unique<Parameters>(

@@ -411,8 +411,8 @@ TEST(Rules, AreAllReportedAtOnceByAnException) {
   config.moe.top_k = 9;
   config.parallel.context_size = 2;
   EXPECT_EQ(message_of<ConfigError>([&] { check_rules(config, ConfigUse::kTrain); }),
-            "moe.top_k (9) must not exceed moe.num_experts (8)\n"
-            "parallel.context_size (2) must be 1: context parallelism is not built yet");
+            "parallel.context_size (2) must be 1: context parallelism is not built yet\n"
+            "moe.top_k (9) must not exceed moe.num_experts (8)");
   EXPECT_NO_THROW(check_rules(good(), ConfigUse::kTrain));
 }
 

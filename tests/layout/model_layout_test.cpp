@@ -205,7 +205,6 @@ const std::vector<Variant>& variants() {
     capacity.routing.capacity_padding = true;
     capacity.routing.input_jitter = 0.2;
     capacity.routing.logit_noise = 0.5;
-    capacity.moe.dispatcher = DispatcherKind::kAllGather;
     capacity.train.recompute = Recompute::kFull;
     Config sinkhorn = small_config();
     sinkhorn.moe.aux_loss_coeff = 0;

@@ -81,8 +81,8 @@ TEST_F(ConfigCommand, ShowsABrokenConfigurationAndWhatIsWrongWithIt) {
       run_program("config show run.yaml moe.top_k=9 parallel.context_size=2");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.output.find("  top_k: 9 "), std::string::npos);
-  EXPECT_NE(result.output.find("error: moe.top_k (9) must not exceed"), std::string::npos);
-  EXPECT_NE(result.output.find("\nerror: parallel.context_size (2) must be 1"), std::string::npos);
+  EXPECT_NE(result.output.find("error: parallel.context_size (2) must be 1"), std::string::npos);
+  EXPECT_NE(result.output.find("\nerror: moe.top_k (9) must not exceed"), std::string::npos);
 }
 
 TEST_F(ConfigCommand, PrefixesEveryMistakeOfAFile) {
