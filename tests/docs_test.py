@@ -41,7 +41,7 @@ def commands_of(page):
     """The command lines in indented or fenced blocks, without comments."""
     commands = []
     in_fence = False
-    for line in page.read_text().splitlines():
+    for line in re.sub(r"\s*\\\n\s*", " ", page.read_text()).splitlines():
         if line.startswith("```"):
             in_fence = not in_fence
             continue
@@ -155,6 +155,8 @@ class DocsTest(unittest.TestCase):
             line += " --force"
         if word == "train":
             # A run of its own, as the fixtures' are over; what SHORT gives is given once.
+            # Experts stay as the page has them.
+            experts = [word for word in line.split() if word.startswith("moe.")]
             given = [word.split("=")[0] for word in SHORT["train"].split()] + ["run.dir"]
             line = " ".join(word for word in line.split() if word.split("=")[0] not in given)
             line += f" run.dir=runs/of_docs_{len(list((folder / 'runs').iterdir()))}"
@@ -162,6 +164,10 @@ class DocsTest(unittest.TestCase):
             short = SHORT[word]
             if "model.from=" in line:  # the shape is that model's
                 short = " ".join(w for w in short.split() if not w.startswith(("model.", "moe.")))
+            if word == "train" and experts:
+                own = [w.split("=")[0] for w in experts]
+                short = " ".join([w for w in short.split() if w.split("=")[0] not in own])
+                short += " " + " ".join(w for w in experts if w not in line)
             line += " " + short
         done = run(line, folder)
         self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}{done.stderr}")

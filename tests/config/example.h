@@ -75,9 +75,9 @@ std::string message_of(const Action& action) {
 inline Config config_without_defaults() {
   Config config;
   for (const Setting& setting : settings()) {
-    for (const char* text : {"7", "0.3", "true", "false", "x y", "sigmoid", "allgather", "fp64",
-                             "full", "constant", "linear", "max", "relu", "packed", "random",
-                             "position", "cosine"}) {
+    for (const char* text :
+         {"7", "0.3", "true", "false", "x y", "sigmoid", "allgather", "fp64", "full", "constant",
+          "linear", "max", "relu", "packed", "random", "position", "cosine"}) {
       if (setting.read({{text}, false}, config).empty() && !setting.has_default_value(config)) {
         break;
       }

@@ -40,7 +40,7 @@ class HfModels : public testing::TestWithParam<std::string> {
 };
 
 // Both compute in fp32 on the same weights; the bounds are those of the comparison with live
-// models, tests/parity/families.py.
+// models, tests/parity/families_parity.py.
 TEST_P(HfModels, GiveTransformersLogitsLossAndGradients) {
   const ForwardResult result = forward(loaded_);
   const at::Tensor expected = golden_.tensor("logits");

@@ -1,24 +1,34 @@
 """Compares every family with transformers on configurations drawn at random.
 
-    python tests/parity/families.py build/switchyard [--count 40] [--seed 1] [family ...]
+    tests/parity/run families_parity.py [--count 40] [--seed 1] [family ...]
 
 For each: a random model of transformers, every parameter randomised, is saved, in fp32, fp16 or bf16, in one file or
 several; `switchyard forward` must give its logits within 1e-5 of the largest, its loss within 1e-6, and every gradient
 within 1e-4 (norm of the difference over norm); `switchyard generate` the same greedy 32 tokens; import and export the
 same bytes. Both compute in fp32. Where a router's choice hangs on less than rounding, tokens are drawn again, and
 counted.
+
+Runs in the environment that tools/peers makes (6 GB), or that of the Python in PEERS_PYTHON.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import random
 import subprocess
 import sys
 import tempfile
 
-import torch
-import transformers
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+try:
+    import torch
+    import transformers
+except ImportError:
+    python = os.environ.get("PEERS_PYTHON") or subprocess.run(
+        [ROOT / "tools/peers"], check=True, capture_output=True, text=True).stdout.strip()
+    os.environ.pop("PYTHONPATH", None)
+    os.execv(python, [python, *sys.argv])
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -216,18 +226,18 @@ def compare(program, prefix, rng, folder):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("families", nargs="*", default=list(FAMILIES))
+    parser.add_argument("families", nargs="*", default=[])
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    program = pathlib.Path(os.environ.get("SWITCHYARD_BUILD", ROOT / "build")) / "switchyard"
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     failed = False
     print(f"transformers {transformers.__version__}, torch {torch.__version__}, {options.count} configurations each")
     print(f"{'family':<10} {'logits':>9} {'loss':>9} {'gradients':>9} {'greedy':>7} {'redrawn':>7}")
-    for family in options.families:
+    for family in options.families or FAMILIES:
         worst = {"logits": 0.0, "loss": 0.0, "gradients": 0.0}
         same_text = redrawn = 0
         for index in range(options.count):
@@ -235,7 +245,7 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 settings = {}
                 try:
-                    settings, found, again = compare(options.program, FAMILIES[family], rng, pathlib.Path(folder))
+                    settings, found, again = compare(program, FAMILIES[family], rng, pathlib.Path(folder))
                 except AssertionError as error:
                     print(f"{family} {index}: {error}")
                     failed = True
