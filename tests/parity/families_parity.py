@@ -216,6 +216,8 @@ def compare(program, prefix, rng, folder):
 
     # Tokens are bytes, and token 256 ends a text.
     prompt = torch.tensor([list(rng.choice([b"To be", b"x", b"once upon a time"]))])
+    # A fresh model: with dynamic rotary positions one keeps the frequencies of the longest text it has seen.
+    model = model_class.from_pretrained(source, dtype=torch.float32, attn_implementation="eager", **experts)
     greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=32,
                             eos_token_id=256, pad_token_id=256)[0].tolist()
     text = subprocess.run([program, "generate", source, "--prompt", bytes(prompt[0].tolist()), "--tokenizer", "bytes",
