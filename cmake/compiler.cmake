@@ -24,3 +24,7 @@ endif()
 
 # Only for our own code: the headers of libraries are included as system headers.
 set(SWITCHYARD_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Werror)
+if(SWITCHYARD_SANITIZE)
+  # Through the checks that sanitizers put in, GCC sees sizes that cannot be.
+  list(APPEND SWITCHYARD_WARNINGS -Wno-stringop-overflow)
+endif()
