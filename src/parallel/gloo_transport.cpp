@@ -15,6 +15,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "base/error.h"
+
 namespace switchyard {
 namespace {
 
@@ -144,9 +146,15 @@ class GlooTransport : public Transport {
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     options->threads = 1;  // for collectives of its own, which we do not use
     options->devices.push_back(make_device(host));
-    gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>("gloo", store), static_cast<int>(rank),
-        static_cast<int>(size), options);
+    try {
+      gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<c10d::PrefixStore>("gloo", store), static_cast<int>(rank),
+          static_cast<int>(size), options);
+    } catch (const std::exception& error) {
+      store_->set(kMet, fmt::format("rank {} could not connect: {}", rank, error.what()));
+      throw;
+    }
+    wait_until_all_connected(size);
   }
 
   ~GlooTransport() override {
@@ -199,6 +207,26 @@ class GlooTransport : public Transport {
   }
 
  private:
+  // A rank is connected to a peer before the peer has noticed; if it had nothing to say and left
+  // now, the peer would fail to connect.
+  void wait_until_all_connected(int64_t size) {
+    if (store_->add("num_connected", 1) == size) {
+      store_->set(kMet, kAllConnected);
+    }
+    const std::string outcome = store_->get_to_str(kMet);
+    check<CommError>(outcome == kAllConnected, "{}", outcome);
+    // Rank 0 may hold the store: it stays until the others have read it.
+    if (store_->add("num_met", 1) == size) {
+      store_->set("all_met", kAllConnected);
+    }
+    if (rank_ == 0) {
+      store_->wait({"all_met"});
+    }
+  }
+
+  static constexpr const char* kMet = "met";
+  static constexpr const char* kAllConnected = "all connected";
+
   static std::string key(int64_t rank) { return "last_words/" + std::to_string(rank); }
 
   // Closes all connections, so that who waits for this rank learns of it now. c10d has no call for

@@ -233,6 +233,41 @@ TEST(RunRanks, RunsTheBodyOncePerRank) {
   }
 }
 
+// While it lives, all processors are busy several times over, so that threads start far apart.
+class BusyProcessors {
+ public:
+  BusyProcessors() {
+    for (unsigned i = 0; i < 4 * std::thread::hardware_concurrency(); ++i) {
+      threads_.emplace_back([this] {
+        while (!is_over_) {
+        }
+      });
+    }
+  }
+  ~BusyProcessors() {
+    is_over_ = true;
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+  }
+  BusyProcessors(const BusyProcessors&) = delete;
+  BusyProcessors& operator=(const BusyProcessors&) = delete;
+
+ private:
+  std::atomic<bool> is_over_ = false;
+  std::vector<std::thread> threads_;
+};
+
+TEST(RunRanks, LetsARankLeaveWithoutAWord) {
+  // One that leaves while a peer still connects would break the peer.
+  const BusyProcessors busy;
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<int> num_ranks = 0;
+    run_ranks({.world_size = 4}, [&](Groups&) { ++num_ranks; });
+    ASSERT_EQ(num_ranks, 4);
+  }
+}
+
 TEST(RunRanks, LeavesTheNumberOfThreadsAsItWas) {
   at::set_num_threads(2);
   run_ranks(world_of(2), [](Groups&) {});
