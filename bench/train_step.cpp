@@ -99,7 +99,7 @@ void run(Precision precision) {
     const auto start = std::chrono::steady_clock::now();
     const std::clock_t cpu_start = std::clock();
     const StepOutcome outcome =
-        train_step(model, parameters, optimizer, batches, config.optimizer.lr, 1.0);
+        train_step(model, parameters, optimizer, batches, {config.optimizer.lr, 1.0, std::nullopt});
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     const double cpu_taken = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
     fmt::print(R"({{"seconds": {}, "cpu_seconds": {}, "loss": {}}})", taken.count(), cpu_taken,
