@@ -24,9 +24,11 @@ CopiesOfExpert copies_of_experts(const int64_t* ids, int64_t first_copy, int64_t
   return copies;
 }
 
-// Leaves at most `capacity` copies.
+// Leaves at most `capacity` copies. Weights are compared in fp32: those of two tokens that are
+// equal in truth, such as a word said twice at the start, may differ in the last bit of fp64, and
+// then the layout would decide.
 void drop_copies(std::vector<int64_t>& copies, int64_t capacity, CapacityDrop drop,
-                 const double* weights) {
+                 const float* weights) {
   if (static_cast<int64_t>(copies.size()) <= capacity) {
     return;
   }
@@ -54,7 +56,7 @@ KeptCopies keep_capacity(const Routing& routing, const RoutingConfig& config,
                : tensor_group.all_gather(own.contiguous(), 0, table.num_tokens, site);
   };
   const at::Tensor ids = row_of(routing.expert_ids, kRowIds);
-  const at::Tensor weights = row_of(routing.weights.detach().to(at::kDouble), kRowWeights);
+  const at::Tensor weights = row_of(routing.weights.detach().to(at::kFloat), kRowWeights);
 
   KeptCopies kept;
   kept.expert_ids = at::full_like(routing.expert_ids, -1);
@@ -74,7 +76,7 @@ KeptCopies keep_capacity(const Routing& routing, const RoutingConfig& config,
     CopiesOfExpert copies =
         copies_of_experts(ids.const_data_ptr<int64_t>(), start * top_k, end * top_k, num_experts);
     for (size_t expert = 0; expert < copies.size(); ++expert) {
-      drop_copies(copies[expert], capacity, config.capacity_drop, weights.const_data_ptr<double>());
+      drop_copies(copies[expert], capacity, config.capacity_drop, weights.const_data_ptr<float>());
       for (const int64_t copy : copies[expert]) {
         if (copy >= range.begin * top_k && copy < range.end * top_k) {
           kept_id[copy - range.begin * top_k] = static_cast<int64_t>(expert);
