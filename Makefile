@@ -2,7 +2,7 @@
 TORCH := $(CURDIR)/.deps/torch-$(shell cat cmake/torch_version)/torch
 JOBS := $(shell nproc)
 
-.PHONY: help setup build test parity quickstart bench debug asan tsan check format clean
+.PHONY: help setup build test layouts parity quickstart bench debug asan tsan check format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,11 @@ test: ## build, tools/check and all tests
 	@tools/configure release $(TORCH)
 	@cmake --build build
 	@ctest --test-dir build --output-on-failure --no-tests=error --parallel $(JOBS)
+
+layouts: setup ## 200 models and layouts drawn at random against one rank (make test: 30 of them)
+	@tools/configure release $(TORCH)
+	@cmake --build build --target layout_random_layout_test
+	@SWITCHYARD_LAYOUTS=200 build/tests/layout_random_layout_test
 
 parity: setup ## compare with packages of other projects, fetched into .deps/ (tests/parity/README.md)
 	@tools/fetch_parity

@@ -76,6 +76,7 @@ ExitCode run_program(int num_words, const char* const* words) {
   add_export_command(program, chosen);
   add_tokenize_command(program, chosen);
   add_inspect_command(program, chosen);
+  add_selfcheck_command(program, chosen);
   add_config_commands(program, chosen);
 
   try {

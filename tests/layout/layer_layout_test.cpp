@@ -12,7 +12,7 @@
 #include "nn/output_head.h"
 #include "optim/gradients.h"
 #include "parallel/collectives.h"
-#include "support/logical_tensors.h"
+#include "selfcheck/logical_tensors.h"
 #include "support/small_model.h"
 
 namespace switchyard {
@@ -88,7 +88,7 @@ void run_layer(const Config& base, const Layout& layout, const MakeLayer& make_l
   run_ranks(layout.mesh(), [&](Groups& groups) {
     Parameters parameters(groups, Dtypes::fp64(), 9);
     const Layer layer = make_layer(Scope{parameters, "layer"}, config);
-    fill_zero_parameters(parameters);
+    randomize_constant_parameters(parameters);
     const Group& data = groups[GroupName::kDataContext];
     const ShardRange rows = shard_range(4, data.size(), data.rank());
     for (int64_t index = rows.begin; index < rows.end; ++index) {

@@ -5,134 +5,23 @@
 
 #include <ATen/ATen.h>
 
-#include "model/language_model.h"
-#include "optim/gradients.h"
-#include "support/logical_tensors.h"
+#include "selfcheck/layout_run.h"
+#include "selfcheck/logical_tensors.h"
 #include "support/small_model.h"
-#include "train/train_step.h"
 
 namespace switchyard {
 namespace {
 
 constexpr double kTolerance = 1e-9;
-constexpr int kSteps = 3;
 
-// The global batch of a step: four micro-batches, dealt to the ranks in order. Each sums to another
-// number of tokens, some with padding, so that a mean of means would show.
-std::vector<TokenBatch> global_batch(const Config& config, int step) {
-  const auto seed = static_cast<uint64_t>(10 * step);
-  std::vector<TokenBatch> all = {
-      random_batch(config, {5, 3}, 0, seed), random_batch(config, {8, 1, 3}, 0, seed + 1),
-      random_batch(config, {4}, 2, seed + 2), random_batch(config, {2, 7, 6}, 1, seed + 3)};
-  for (size_t i = 0; i < all.size(); ++i) {
-    all[i].first_token = 1000 * step + 100 * static_cast<int64_t>(i);
-  }
-  return all;
-}
-
-// The same sequences as one micro-batch, with the padding at its end.
-TokenBatch merged(const std::vector<TokenBatch>& batches) {
-  std::vector<int64_t> lengths;
-  int64_t num_tokens = 0;
-  std::vector<at::Tensor> tokens;
-  std::vector<at::Tensor> labels;
-  std::vector<at::Tensor> weights;
-  const auto append = [&](const TokenBatch& batch, int64_t begin, int64_t end) {
-    tokens.push_back(batch.tokens.slice(0, begin, end));
-    labels.push_back(batch.labels.slice(0, begin, end));
-    weights.push_back(batch.weights.slice(0, begin, end));
-  };
-  for (const TokenBatch& batch : batches) {
-    for (int64_t i = 0; i < batch.table.num_sequences(); ++i) {
-      lengths.push_back(batch.table.length(i));
-    }
-    num_tokens += batch.table.num_tokens;
-    append(batch, 0, batch.table.num_real_tokens());
-  }
-  for (const TokenBatch& batch : batches) {
-    append(batch, batch.table.num_real_tokens(), batch.table.num_tokens);
-  }
-  return {at::cat(tokens), at::cat(labels), at::cat(weights),
-          SequenceTable::from_lengths(lengths, num_tokens)};
-}
-
-// This rank's micro-batches. A balance loss over accumulation steps depends on their number, which
-// is then two in every layout: one for the global batch, one for another one.
-std::vector<TokenBatch> own_batches(const Config& config, int step, const Group& data) {
-  const auto own = [&](int which) {
-    const auto all = global_batch(config, which);
-    const ShardRange range =
-        shard_range(static_cast<int64_t>(all.size()), data.size(), data.rank());
-    return std::vector<TokenBatch>(all.begin() + range.begin, all.begin() + range.end);
-  };
-  const bool has_fixed_steps =
-      config.moe.step_aux_loss_coeff > 0 || config.moe.global_aux_loss_coeff > 0;
-  return has_fixed_steps ? std::vector<TokenBatch>{merged(own(step)), merged(own(step + kSteps))}
-                         : own(step);
-}
-
-struct Recorded {
-  std::vector<std::string> sites;   // collectives that ran
-  std::vector<std::string> scales;  // scales that were asked for
-};
-
-// Trains kSteps steps and collects everything that must not depend on the layout. `removed`: the
-// test-only switch.
-Recorded run_model(const Config& base, const Layout& layout, LogicalTensors& result,
-                   const std::string& removed = "",
-                   std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
-  const Config config = layout.apply(base);
-  Recorded recorded;
-  std::mutex mutex;
-  run_ranks(
-      layout.mesh(),
-      [&](Groups& groups) {
-        groups.ledger().remove_site_for_test(removed);
-        Parameters parameters(groups, Dtypes::of(config.train.precision),
-                              static_cast<uint64_t>(config.run.seed));
-        LanguageModel model(parameters, config);
-        AdamW optimizer(parameters, config.optimizer);
-        const Group& data = groups[GroupName::kDataContext];
-        for (int step = 0; step < kSteps; ++step) {
-          const std::vector<TokenBatch> batches = own_batches(config, step, data);
-          if (step == 0) {
-            const StepOutcome first = compute_gradients(model, parameters, batches);
-            result.add_gradients(parameters);
-            result.add_whole("loss.first", at::full({1}, first.loss(), at::kDouble));
-            clear_gradients(parameters);
-          }
-          const StepOutcome outcome =
-              train_step(model, parameters, optimizer, batches,
-                         {config.optimizer.lr, config.optimizer.clip_grad_norm, std::nullopt});
-          const auto number = [&](const std::string& name, double value) {
-            result.add_whole(fmt::format("{}.{}", name, step), at::full({1}, value, at::kDouble));
-          };
-          number("loss", outcome.loss());
-          number("grad_norm", outcome.grad_norm);
-          number("balance", outcome.balance_loss.value_or(0));
-          number("step_balance", outcome.step_balance_loss.value_or(0));
-          number("global_balance", outcome.global_balance_loss.value_or(0));
-          number("dropped", static_cast<double>(outcome.dropped_copies.value_or(0)));
-          number("z", outcome.z_loss.value_or(0));
-          for (size_t i = 0; i < outcome.tokens_per_expert.size(); ++i) {
-            result.add_whole(fmt::format("load.{}.{}", step, i), outcome.tokens_per_expert[i]);
-          }
-        }
-        result.add_weights(parameters);
-        if (groups.rank() == 0) {
-          const std::lock_guard lock(mutex);
-          std::set<std::string> sites;
-          for (const LedgerEntry& entry : groups.ledger().entries()) {
-            sites.insert(entry.site);
-          }
-          recorded.sites.assign(sites.begin(), sites.end());
-          for (const auto& [name, calls] : groups.ledger().scale_sites()) {
-            recorded.scales.push_back(name);
-          }
-        }
-      },
-      timeout);
-  return recorded;
+LayoutRunSites run_model(const Config& base, const Layout& layout, LogicalTensors& result,
+                         const std::string& removed = "",
+                         std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+  return run_layout({.config = layout.apply(base),
+                     .num_ranks = layout.world_size,
+                     .removed_site = removed,
+                     .timeout = timeout},
+                    result);
 }
 
 const std::vector<Layout>& layouts() {
@@ -284,9 +173,9 @@ TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
     for (const size_t index : {size_t{1}, size_t{7}, size_t{9}, size_t{10}}) {
       const Layout& layout = layouts()[index];
       LogicalTensors whole;
-      Recorded recorded = run_model(variant.config, layout, whole);
+      const LayoutRunSites recorded = run_model(variant.config, layout, whole);
       ASSERT_TRUE(differences(expected, whole, kTolerance).empty());
-      std::vector<std::string> sites = recorded.sites;
+      std::vector<std::string> sites = recorded.collectives;
       sites.insert(sites.end(), recorded.scales.begin(), recorded.scales.end());
       for (const std::string& site : sites) {
         if (tried.insert(fmt::format("{} {}", site, layout.sequence_parallel)).second) {

@@ -1,6 +1,7 @@
-#include "support/logical_tensors.h"
+#include "selfcheck/logical_tensors.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -68,31 +69,38 @@ std::vector<std::string> LogicalTensors::problems() const {
   return all;
 }
 
-std::vector<std::string> differences(const LogicalTensors& expected, const LogicalTensors& actual,
-                                     double tolerance) {
+std::vector<Difference> compare(const LogicalTensors& expected, const LogicalTensors& actual) {
+  constexpr double kShareOfLargestGradient = 1e-6;
+  const auto norm = [](const at::Tensor& value) {
+    return value.to(at::kDouble).norm().item<double>();
+  };
   double largest_gradient = 0;
   for (const auto& [name, value] : expected.values()) {
     if (name.starts_with("grad.")) {
-      largest_gradient = std::max(largest_gradient, value.norm().item<double>());
+      largest_gradient = std::max(largest_gradient, norm(value));
     }
   }
-  std::vector<std::string> lines = actual.problems();
+  std::vector<Difference> all;
   for (const auto& [name, value] : expected.values()) {
     const auto found = actual.values().find(name);
-    if (found == actual.values().end()) {
-      lines.push_back(name + " is missing");
+    if (found == actual.values().end() || found->second.sizes() != value.sizes()) {
+      all.push_back({name, std::numeric_limits<double>::infinity()});
       continue;
     }
-    if (found->second.sizes() != value.sizes()) {
-      lines.push_back(name + " has another shape");
-      continue;
-    }
-    const double difference = (found->second - value).to(at::kDouble).norm().item<double>();
-    const double scale =
-        std::max(value.to(at::kDouble).norm().item<double>(), 1e-6 * largest_gradient);
-    if (!(difference <= tolerance * scale)) {
+    const double difference = norm(found->second - value);
+    const double scale = std::max(norm(value), kShareOfLargestGradient * largest_gradient);
+    all.push_back({name, difference == 0 ? 0 : difference / scale});
+  }
+  return all;
+}
+
+std::vector<std::string> differences(const LogicalTensors& expected, const LogicalTensors& actual,
+                                     double tolerance) {
+  std::vector<std::string> lines = actual.problems();
+  for (const auto& [name, relative] : compare(expected, actual)) {
+    if (!(relative <= tolerance)) {
       lines.push_back(
-          fmt::format("{}: norm of the difference {:.3g}, norm {:.3g}", name, difference, scale));
+          fmt::format("{}: {:.3g} of its norm away from the one-rank result", name, relative));
     }
   }
   return lines;

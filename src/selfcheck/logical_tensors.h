@@ -36,10 +36,19 @@ class LogicalTensors {
   std::vector<std::string> problems_;
 };
 
-// The layout test of docs/design.md, tensor by tensor:
-//   norm(actual - expected) <= tolerance x max(norm(expected), 1e-6 x largest norm of any "grad."
-//   tensor)
-// Returns one line per tensor that fails, or is missing, or has a problem of its own.
+// How far one logical tensor is from the expected one.
+struct Difference {
+  std::string name;
+  // norm(actual - expected) / max(norm(expected), 1e-6 x the largest norm of any "grad." tensor);
+  // 0 where both are zero.
+  double relative = 0;
+};
+
+// The layout test of docs/design.md, tensor by tensor, for every expected tensor. One that is
+// missing or has another shape is infinitely far.
+std::vector<Difference> compare(const LogicalTensors& expected, const LogicalTensors& actual);
+
+// One line per tensor that is further than `tolerance`, and per problem of `actual`.
 std::vector<std::string> differences(const LogicalTensors& expected, const LogicalTensors& actual,
                                      double tolerance);
 

@@ -1,0 +1,87 @@
+#include "selfcheck/selfcheck.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "commands.h"
+#include "train/model_source.h"
+
+namespace switchyard {
+namespace {
+
+struct Options {
+  std::string path;
+  std::vector<std::string> overrides;
+};
+
+std::string describe_layout(const ShrunkConfig& shrunk) {
+  const ParallelConfig& parallel = shrunk.config.parallel;
+  const int64_t dense = parallel.tensor_size * parallel.context_size * parallel.pipeline_size;
+  const int64_t expert =
+      parallel.expert_size * parallel.expert_tensor_size * parallel.pipeline_size;
+  return fmt::format("dense layers tp {} x dp {}{}; experts etp {} x ep {} x edp {}",
+                     parallel.tensor_size, shrunk.num_ranks / dense,
+                     parallel.sequence_parallel ? ", sequence parallel" : "",
+                     parallel.expert_tensor_size, parallel.expert_size, shrunk.num_ranks / expert);
+}
+
+void print_plan(const ShrunkConfig& shrunk) {
+  fmt::print("layout: {} ranks, as threads: {}\n", shrunk.num_ranks, describe_layout(shrunk));
+  fmt::print("changed to fit this machine; everything else is as configured:\n");
+  size_t width = 0;
+  for (const SettingChange& change : shrunk.changes) {
+    width = std::max(width, change.name.size());
+  }
+  for (const SettingChange& change : shrunk.changes) {
+    fmt::print("  {:<{}}  {} -> {}\n", change.name, width, change.before, change.after);
+  }
+  std::fflush(stdout);
+}
+
+void print_report(const SelfcheckReport& report) {
+  fmt::print("against one rank, in fp64, {} steps; {} places communicate:\n", kLayoutRunSteps,
+             report.sites.collectives.size());
+  fmt::print("  {:<28}{:>8}  {:>18}  {}\n", "", "tensors", "largest difference", "of");
+  for (const ComparedKind& kind : report.kinds) {
+    fmt::print("  {:<28}{:>8}  {:>18.2g}  {}\n", kind.kind, kind.num_tensors, kind.largest,
+               kind.largest > 0 ? kind.largest_name : "all equal");
+  }
+}
+
+ExitCode run(const Options& options) {
+  const LoadedConfig loaded =
+      load_config_from_model(options.path, options.overrides, ConfigUse::kDescribe);
+  const ShrunkConfig shrunk = shrink(loaded.config);
+  print_plan(shrunk);
+  const SelfcheckReport report = selfcheck(shrunk);
+  print_report(report);
+  if (report.failures.empty()) {
+    fmt::print("selfcheck: passed: the layout gives the one-rank result within {}\n",
+               kSelfcheckTolerance);
+    return ExitCode::kFinished;
+  }
+  throw Error(ExitCode::kBug,
+              fmt::format("selfcheck: FAILED: this layout does not give the one-rank result: do "
+                          "not train with it\n{}",
+                          fmt::join(report.failures, "\n")));
+}
+
+}  // namespace
+
+void add_selfcheck_command(CLI::App& program, Command& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = add_command(
+      program, "selfcheck",
+      "prove that a configuration's layout gives the one-rank result, on a shrunk copy of it",
+      "switchyard selfcheck run.yaml parallel.tensor_size=2 parallel.expert_size=4");
+  command->add_option("CONFIG", options->path, "YAML file")->required();
+  add_overrides(*command, options->overrides);
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace switchyard

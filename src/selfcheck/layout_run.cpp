@@ -1,0 +1,212 @@
+#include "selfcheck/layout_run.h"
+
+#include <mutex>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "base/random.h"
+#include "model/language_model.h"
+#include "optim/adamw.h"
+#include "optim/gradients.h"
+#include "parallel/launch.h"
+#include "train/train_step.h"
+
+namespace switchyard {
+namespace {
+
+constexpr int64_t kIgnoredLabel = -100;
+
+// Each micro-batch has another number of sequences and of tokens, and some have padding, so that a
+// mean of means would show.
+TokenBatch micro_batch(const Config& config, int64_t step, int64_t index) {
+  constexpr int64_t kMostSequences = 3;
+  constexpr int64_t kLongest = 8;
+  constexpr int64_t kMostPadding = 3;
+  const RandomStream stream(static_cast<uint64_t>(step), fmt::format("micro_batch.{}", index));
+  const auto draw = [&](uint64_t which, int64_t below) {
+    return static_cast<int64_t>(stream.below(which, static_cast<uint64_t>(below)));
+  };
+  std::vector<int64_t> lengths;
+  const int64_t num_sequences = 1 + draw(0, kMostSequences);
+  for (int64_t i = 0; i < num_sequences; ++i) {
+    lengths.push_back(1 + draw(static_cast<uint64_t>(i) + 2, kLongest));
+  }
+  TokenBatch batch = random_batch(config, lengths, draw(1, kMostPadding),
+                                  static_cast<uint64_t>(1000 * step + index));
+  batch.first_token = 1000 * step + 100 * index;
+  return batch;
+}
+
+std::vector<TokenBatch> micro_batches(const LayoutRun& run, int64_t step, const Group& data) {
+  const ShardRange own = shard_range(run.num_micro_batches, data.size(), data.rank());
+  std::vector<TokenBatch> batches;
+  for (int64_t i = own.begin; i < own.end; ++i) {
+    batches.push_back(micro_batch(run.config, step, i));
+  }
+  return batches;
+}
+
+// The same sequences as one micro-batch, with the padding at its end.
+TokenBatch merged(const std::vector<TokenBatch>& batches) {
+  std::vector<int64_t> lengths;
+  int64_t num_tokens = 0;
+  std::vector<at::Tensor> tokens;
+  std::vector<at::Tensor> labels;
+  std::vector<at::Tensor> weights;
+  const auto append = [&](const TokenBatch& batch, int64_t begin, int64_t end) {
+    tokens.push_back(batch.tokens.slice(0, begin, end));
+    labels.push_back(batch.labels.slice(0, begin, end));
+    weights.push_back(batch.weights.slice(0, begin, end));
+  };
+  for (const TokenBatch& batch : batches) {
+    for (int64_t i = 0; i < batch.table.num_sequences(); ++i) {
+      lengths.push_back(batch.table.length(i));
+    }
+    num_tokens += batch.table.num_tokens;
+    append(batch, 0, batch.table.num_real_tokens());
+  }
+  for (const TokenBatch& batch : batches) {
+    append(batch, batch.table.num_real_tokens(), batch.table.num_tokens);
+  }
+  return {at::cat(tokens), at::cat(labels), at::cat(weights),
+          SequenceTable::from_lengths(lengths, num_tokens)};
+}
+
+// A balance loss over accumulation steps depends on their number, which is then two in every
+// layout: one for the global batch, one for another one.
+std::vector<TokenBatch> own_batches(const LayoutRun& run, int64_t step, const Group& data) {
+  const MoeConfig& moe = run.config.moe;
+  if (moe.step_aux_loss_coeff == 0 && moe.global_aux_loss_coeff == 0) {
+    return micro_batches(run, step, data);
+  }
+  return {merged(micro_batches(run, step, data)),
+          merged(micro_batches(run, step + kLayoutRunSteps, data))};
+}
+
+void add_outcome(const StepOutcome& outcome, int64_t step, LogicalTensors& result) {
+  const auto add = [&](std::string_view name, double value) {
+    result.add_whole(fmt::format("{}.{}", name, step), at::full({1}, value, at::kDouble));
+  };
+  add("loss", outcome.loss());
+  add("grad_norm", outcome.grad_norm);
+  add("balance", outcome.balance_loss.value_or(0));
+  add("step_balance", outcome.step_balance_loss.value_or(0));
+  add("global_balance", outcome.global_balance_loss.value_or(0));
+  add("z", outcome.z_loss.value_or(0));
+  add("dropped", static_cast<double>(outcome.dropped_copies.value_or(0)));
+  for (size_t i = 0; i < outcome.tokens_per_expert.size(); ++i) {
+    result.add_whole(fmt::format("load.{}.{}", step, i), outcome.tokens_per_expert[i]);
+  }
+}
+
+LayoutRunSites sites_of(const Ledger& ledger) {
+  std::set<std::string> collectives;
+  for (const LedgerEntry& entry : ledger.entries()) {
+    collectives.insert(entry.site);
+  }
+  LayoutRunSites sites;
+  sites.collectives.assign(collectives.begin(), collectives.end());
+  for (const auto& [name, calls] : ledger.scale_sites()) {
+    sites.scales.push_back(name);
+  }
+  return sites;
+}
+
+void run_rank(const LayoutRun& run, const Groups& groups, LogicalTensors& result) {
+  const Config& config = run.config;
+  Parameters parameters(groups, Dtypes::of(config.train.precision),
+                        static_cast<uint64_t>(config.run.seed));
+  LanguageModel model(parameters, config);
+  randomize_constant_parameters(parameters);
+  AdamW optimizer(parameters, config.optimizer);
+  for (int64_t step = 0; step < kLayoutRunSteps; ++step) {
+    const auto batches = own_batches(run, step, groups[GroupName::kDataContext]);
+    if (step == 0) {
+      const StepOutcome first = compute_gradients(model, parameters, batches);
+      result.add_gradients(parameters);
+      result.add_whole("loss.first", at::full({1}, first.loss(), at::kDouble));
+      clear_gradients(parameters);
+    }
+    add_outcome(train_step(model, parameters, optimizer, batches,
+                           {config.optimizer.lr, config.optimizer.clip_grad_norm, std::nullopt}),
+                step, result);
+  }
+  result.add_weights(parameters);
+}
+
+}  // namespace
+
+LayoutRunSites run_layout(const LayoutRun& run, LogicalTensors& result) {
+  LayoutRunSites sites;
+  run_ranks(
+      mesh_shape(run.config.parallel, run.num_ranks),
+      [&](Groups& groups) {
+        groups.ledger().remove_site_for_test(run.removed_site);
+        run_rank(run, groups, result);
+        if (groups.rank() == 0) {
+          sites = sites_of(groups.ledger());
+        }
+      },
+      run.timeout);
+  return sites;
+}
+
+MeshShape mesh_shape(const ParallelConfig& parallel, int64_t num_ranks) {
+  return {.world_size = num_ranks,
+          .tensor = parallel.tensor_size,
+          .context = parallel.context_size,
+          .pipeline = parallel.pipeline_size,
+          .expert = parallel.expert_size,
+          .expert_tensor = parallel.expert_tensor_size,
+          .order = parallel.order};
+}
+
+TokenBatch random_batch(const Config& config, const std::vector<int64_t>& lengths, int64_t padding,
+                        uint64_t seed) {
+  int64_t num_real = 0;
+  for (const int64_t length : lengths) {
+    num_real += length;
+  }
+  const int64_t num_tokens = num_real + padding;
+  TokenBatch batch;
+  batch.table = SequenceTable::from_lengths(lengths, num_tokens);
+  batch.tokens = at::zeros({num_tokens}, at::kLong);
+  batch.labels = at::full({num_tokens}, kIgnoredLabel, at::kLong);
+  batch.weights = at::zeros({num_tokens}, at::kFloat);
+  const RandomStream stream(seed, "random_batch");
+  const auto vocab = static_cast<uint64_t>(config.model.vocab_size);
+  for (int64_t i = 0; i < num_real; ++i) {
+    const auto index = static_cast<uint64_t>(3 * i);
+    batch.tokens[i] = static_cast<int64_t>(stream.below(index, vocab));
+    const bool is_ignored = stream.below(index + 1, 8) == 0;
+    if (!is_ignored) {
+      batch.labels[i] = static_cast<int64_t>(stream.below(index + 2, vocab));
+      batch.weights[i] = i % 3 == 0 ? 0.5 : 1.0;
+    }
+  }
+  return batch;
+}
+
+void randomize_constant_parameters(Parameters& parameters) {
+  constexpr uint64_t kSeed = 11;
+  const at::NoGradGuard no_grad;
+  for (const auto& storage : parameters.storages()) {
+    for (size_t i = 0; i < storage->pieces.size(); ++i) {
+      ParameterSpec spec = storage->pieces[i].spec();
+      if (spec.init.kind == Init::Kind::kNormal) {
+        continue;
+      }
+      const bool is_ones = spec.init.kind == Init::Kind::kOnes;
+      spec.init = Init::normal(is_ones ? 0.2 : 0.5);
+      at::Tensor piece = storage->piece(storage->master, i);
+      piece.add_(Parameter(spec, parameters.groups()).initial_values(kSeed, piece.scalar_type()));
+    }
+    storage->publish_master();
+  }
+}
+
+}  // namespace switchyard

@@ -1,0 +1,288 @@
+#include "selfcheck/shrink.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "config/layer_overrides.h"
+#include "config/layer_set.h"
+#include "config/moe_layers.h"
+#include "config/rules.h"
+#include "config/settings.h"
+
+namespace switchyard {
+namespace {
+
+// Sizes per rank of the axis that cuts them. Unequal, so that a swapped pair shows.
+constexpr int64_t kFfnPerRank = 12;
+constexpr int64_t kExpertFfnPerRank = 6;
+constexpr int64_t kOtherExpertFfnPerRank = 10;  // of layers whose experts have another width
+constexpr int64_t kSharedFfnPerRank = 4;
+constexpr int64_t kHiddenPerRank = 8;
+constexpr int64_t kVocabularyPerRank = 16;
+constexpr int64_t kHeadDims[] = {4, 8, 16, 32, 64, 128, 256};
+
+int64_t smallest_prime_factor(int64_t value) {
+  for (int64_t factor = 2; factor * factor <= value; ++factor) {
+    if (value % factor == 0) {
+      return factor;
+    }
+  }
+  return value;
+}
+
+void shrink_axes(ParallelConfig& parallel) {
+  for (int64_t* size : {&parallel.tensor_size, &parallel.pipeline_size, &parallel.context_size,
+                        &parallel.expert_size, &parallel.expert_tensor_size}) {
+    *size = smallest_prime_factor(*size);
+  }
+}
+
+int64_t num_ranks_for(const ParallelConfig& parallel) {
+  const int64_t fewest =
+      parallel.pipeline_size * std::lcm(parallel.tensor_size * parallel.context_size,
+                                        parallel.expert_size * parallel.expert_tensor_size);
+  check<ConfigError>(fewest <= kMostSelfcheckRanks,
+                     "the parallel section needs {} ranks even when each axis is as small as it "
+                     "can be; selfcheck runs up to {}: check fewer axes at once",
+                     fewest, kMostSelfcheckRanks);
+  return 2 * fewest <= kMostSelfcheckRanks ? 2 * fewest : fewest;
+}
+
+// --- Layers
+
+// The text `4-7: top_k=2` without its layers: " top_k=2".
+std::string settings_of(const std::string& text) {
+  return text.substr(text.find(':') + 1);
+}
+
+std::vector<std::string> numbers_in(const std::vector<bool>& set, const std::vector<size_t>& kept) {
+  std::vector<std::string> numbers;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (set[kept[i]]) {
+      numbers.push_back(std::to_string(i));
+    }
+  }
+  return numbers;
+}
+
+// The first layer of each kind; two where all are of one.
+std::vector<size_t> layers_to_keep(const Config& config, const std::vector<bool>& has_experts,
+                                   const std::vector<bool>& has_window,
+                                   const std::vector<LayerOverride>& overrides) {
+  std::map<std::tuple<bool, bool, std::vector<bool>>, size_t> first_of_kind;
+  for (size_t layer = 0; layer < has_experts.size(); ++layer) {
+    std::vector<bool> texts;
+    for (const LayerOverride& text : overrides) {
+      texts.push_back(has_experts[layer] && text.layers[layer]);
+    }
+    first_of_kind.try_emplace({has_experts[layer], has_window[layer], texts}, layer);
+  }
+  std::vector<size_t> kept;
+  for (const auto& [kind, layer] : first_of_kind) {
+    kept.push_back(layer);
+  }
+  std::sort(kept.begin(), kept.end());
+  if (kept.size() == 1 && config.model.num_layers > 1) {
+    kept.push_back(kept.front() + 1);
+  }
+  return kept;
+}
+
+void shrink_layers(Config& config) {
+  const auto num_layers = static_cast<size_t>(config.model.num_layers);
+  const std::vector<bool> has_experts = moe_layers(config);
+  const bool is_everywhere = config.attention.window_layers.empty();
+  const std::vector<bool> has_window =
+      is_everywhere ? std::vector<bool>(num_layers, true)
+                    : layer_set("attention.window_layers", config.attention.window_layers,
+                                config.model.num_layers);
+  const std::vector<LayerOverride> overrides = layer_overrides(config);
+  const std::vector<size_t> kept = layers_to_keep(config, has_experts, has_window, overrides);
+  if (kept.size() == num_layers) {
+    return;
+  }
+  config.model.num_layers = static_cast<int64_t>(kept.size());
+  if (!is_everywhere) {
+    config.attention.window_layers = numbers_in(has_window, kept);
+  }
+  const std::vector<std::string> with_experts = numbers_in(has_experts, kept);
+  config.moe.layers =
+      with_experts.size() == kept.size() ? std::vector<std::string>{} : with_experts;
+  config.moe.first_dense_layers = 0;
+  config.moe.overrides.clear();
+  for (const LayerOverride& text : overrides) {
+    const std::vector<std::string> layers = numbers_in(text.layers, kept);
+    if (!layers.empty()) {
+      config.moe.overrides.push_back(
+          fmt::format("{}:{}", fmt::join(layers, ","), settings_of(text.text)));
+    }
+  }
+}
+
+// --- Widths
+
+void shrink_heads(const Config& before, Config& config) {
+  ModelConfig& model = config.model;
+  const int64_t ranks = config.parallel.tensor_size;
+  const bool has_groups = model.num_query_groups > 0;
+  const int64_t groups = model.query_groups();
+  const bool is_shared = model.num_attention_heads > groups;  // a key head serves several
+  const bool is_replicated = groups % before.parallel.tensor_size != 0;  // ranks share a key head
+  const int64_t new_groups = is_replicated ? 1 : std::min(groups, 2 * ranks);
+  const int64_t per_group = is_replicated ? ranks : (is_shared ? 2 : 1);
+  if (model.head_dim == 0) {
+    model.head_dim = model.head_size();
+  }
+  model.num_attention_heads = new_groups * per_group;
+  model.num_query_groups = has_groups ? new_groups : 0;
+  for (const int64_t dim : kHeadDims) {
+    Config smaller = config;
+    smaller.model.head_dim = dim;
+    if (dim < model.head_dim && broken_rules(smaller, ConfigUse::kDescribe).empty()) {
+      model.head_dim = dim;
+      return;
+    }
+  }
+}
+
+// The fewest experts that leave a choice, for the settings of one layer.
+int64_t fewest_experts(const MoeConfig& moe, int64_t expert_ranks) {
+  const int64_t unit = std::lcm(expert_ranks, moe.num_groups);
+  for (int64_t experts = unit; experts < moe.num_experts; experts += unit) {
+    const int64_t group_size = experts / moe.num_groups;
+    const bool can_choose = experts > moe.top_k && moe.top_k <= moe.group_top_k * group_size;
+    if (!moe.has_groups() ? experts > moe.top_k
+                          : can_choose && moe.scores_per_group() <= group_size) {
+      return experts;
+    }
+  }
+  return moe.num_experts;
+}
+
+// The same text with its sizes as `moe` and `expert_ffn` say, where it gives them.
+std::string with_sizes(const std::string& text, int64_t num_experts, int64_t expert_ffn,
+                       int64_t shared_ffn) {
+  const size_t colon = text.find(':');
+  std::string result = text.substr(0, colon + 1);
+  for (size_t begin = colon + 1; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    std::string word = text.substr(begin, end - begin);
+    const std::string key = word.substr(0, word.find('='));
+    if (key == "num_experts") {
+      word = fmt::format("{}={}", key, num_experts);
+    } else if (key == "ffn_hidden_size") {
+      word = fmt::format("{}={}", key, expert_ffn);
+    } else if (key == "shared_expert_ffn_hidden_size" && word != key + "=0") {
+      word = fmt::format("{}={}", key, shared_ffn);
+    }
+    result += word.empty() ? "" : " " + word;
+    begin = end + 1;
+  }
+  return result;
+}
+
+void shrink_experts(Config& config) {
+  MoeConfig& moe = config.moe;
+  if (moe.num_experts == 0) {
+    return;
+  }
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t other_ffn = kOtherExpertFfnPerRank * parallel.expert_tensor_size;
+  const int64_t shared_ffn = kSharedFfnPerRank * parallel.tensor_size;
+  // Of a layer of each text, before anything is changed.
+  const std::vector<LayerOverride> overrides = layer_overrides(config);
+  int64_t experts = fewest_experts(moe, parallel.expert_size);
+  std::vector<std::string> texts;
+  for (const LayerOverride& text : overrides) {
+    const auto layer = std::find(text.layers.begin(), text.layers.end(), true);
+    const MoeConfig of_layer = moe_of_layer(config, layer - text.layers.begin());
+    const int64_t needed = fewest_experts(of_layer, parallel.expert_size);
+    const bool has_own =
+        std::find(text.names.begin(), text.names.end(), "moe.num_experts") != text.names.end();
+    if (!has_own) {
+      experts = std::max(experts, needed);
+    }
+    texts.push_back(with_sizes(text.text, needed, other_ffn, 2 * shared_ffn));
+  }
+  moe.num_experts = experts;
+  moe.ffn_hidden_size = kExpertFfnPerRank * parallel.expert_tensor_size;
+  if (moe.shared_expert_ffn_hidden_size > 0) {
+    moe.shared_expert_ffn_hidden_size = shared_ffn;
+  }
+  moe.overrides = texts;
+}
+
+void shrink_widths(const Config& before, Config& config) {
+  ModelConfig& model = config.model;
+  const ParallelConfig& parallel = config.parallel;
+  model.hidden_size = kHiddenPerRank * std::lcm(parallel.tensor_size, parallel.expert_tensor_size) *
+                      (parallel.tensor_size == 1 ? 2 : 1);
+  model.vocab_size = kVocabularyPerRank * std::max(parallel.tensor_size, int64_t{2});
+  if (model.ffn_hidden_size > 0) {
+    model.ffn_hidden_size = kFfnPerRank * parallel.tensor_size;
+  }
+  shrink_heads(before, config);
+  shrink_experts(config);
+}
+
+// --- Lengths and arithmetic
+
+void shorten(Config& config) {
+  constexpr int64_t kWindow = 3;       // shorter than most sequences of the check
+  constexpr int64_t kMaxPosition = 4;  // dynamic positions: some sequences are longer
+  if (config.attention.window > 0) {
+    config.attention.window = std::min(config.attention.window, kWindow);
+  }
+  if (config.rope.type == RopeType::kDynamic) {
+    config.model.max_position = std::min(config.model.max_position, kMaxPosition);
+  }
+  config.data.sequence_length = 8 * config.parallel.tensor_size;
+}
+
+void compute_exactly(Config& config) {
+  config.model.from.clear();
+  config.model.init_std = 0.3;
+  config.train.precision = Precision::kFp64;
+  config.optimizer.lr = 1e-2;
+  config.optimizer.min_lr = 0;
+  config.optimizer.initial_lr = 0;
+  if (config.optimizer.clip_grad_norm > 0) {
+    config.optimizer.clip_grad_norm = 0.5;  // acts at every step
+  }
+  if (config.moe.bias_update_rate > 0) {
+    config.moe.bias_update_rate = 0.05;
+  }
+}
+
+std::vector<SettingChange> changes_between(const Config& before, const Config& after) {
+  std::vector<SettingChange> changes;
+  for (const Setting& setting : settings()) {
+    if (setting.print(before) != setting.print(after)) {
+      changes.push_back({setting.name, setting.print(before), setting.print(after)});
+    }
+  }
+  return changes;
+}
+
+}  // namespace
+
+ShrunkConfig shrink(const Config& config) {
+  check_rules(config, ConfigUse::kDescribe);
+  ShrunkConfig shrunk{.config = config};
+  shrink_axes(shrunk.config.parallel);
+  shrunk.num_ranks = num_ranks_for(shrunk.config.parallel);
+  shrink_layers(shrunk.config);
+  shrink_widths(config, shrunk.config);
+  shorten(shrunk.config);
+  compute_exactly(shrunk.config);
+  check_rules(shrunk.config, ConfigUse::kDescribe);
+  shrunk.changes = changes_between(config, shrunk.config);
+  return shrunk;
+}
+
+}  // namespace switchyard

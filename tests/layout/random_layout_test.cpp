@@ -1,0 +1,167 @@
+// Models and layouts drawn at random against one rank, in fp64. The first 30 draws are the ones
+// that `make test` runs; SWITCHYARD_LAYOUTS=200 (make layouts) goes on from there.
+#include <cstdlib>
+#include <map>
+#include <numeric>
+#include <string>
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "config/rules.h"
+#include "selfcheck/layout_run.h"
+#include "support/small_model.h"
+
+namespace switchyard {
+namespace {
+
+constexpr double kTolerance = 1e-9;
+constexpr int64_t kMostRanks = 8;
+constexpr int kUsualDraws = 30;
+
+int num_draws() {
+  const char* text = std::getenv("SWITCHYARD_LAYOUTS");
+  return text == nullptr ? kUsualDraws : std::atoi(text);
+}
+
+// Draws one after the other, and counts what was drawn.
+class Draws {
+ public:
+  Draws(int number, std::map<std::string, int>& counts)
+      : stream_(static_cast<uint64_t>(number), "random_layout"), counts_(counts) {}
+
+  template <class T>
+  T of(const std::string& name, const std::vector<std::pair<T, const char*>>& choices) {
+    const auto& [value, word] = choices[stream_.below(next_++, choices.size())];
+    drawn_.push_back(fmt::format("{} {}", name, word));
+    return value;
+  }
+  bool flag(const std::string& name) { return of<bool>(name, {{false, "off"}, {true, "on"}}); }
+  int64_t number(const std::string& name, const std::vector<int64_t>& choices) {
+    const int64_t value = choices[stream_.below(next_++, choices.size())];
+    drawn_.push_back(fmt::format("{} {}", name, value));
+    return value;
+  }
+  void count() {
+    for (const std::string& one : drawn_) {
+      ++counts_[one];
+    }
+  }
+  const std::vector<std::string>& drawn() const { return drawn_; }
+
+ private:
+  RandomStream stream_;
+  std::map<std::string, int>& counts_;
+  uint64_t next_ = 0;
+  std::vector<std::string> drawn_;
+};
+
+void draw_layout(Draws& draws, LayoutRun& run) {
+  ParallelConfig& parallel = run.config.parallel;
+  parallel.tensor_size = draws.number("tp", {1, 1, 2, 2, 4});
+  parallel.expert_size = draws.number("ep", {1, 2, 2, 4});
+  parallel.expert_tensor_size = draws.number("etp", {1, 1, 2});
+  parallel.sequence_parallel = parallel.tensor_size > 1 && draws.flag("sp");
+  parallel.order = draws.of<const char*>("order", {{"tp-cp-ep-dp-pp", "tp-cp-ep-dp-pp"},
+                                                   {"dp-tp-cp-ep-pp", "dp-tp-cp-ep-pp"},
+                                                   {"ep-dp-cp-tp-pp", "ep-dp-cp-tp-pp"},
+                                                   {"tp-cp-ep-pp-dp", "tp-cp-ep-pp-dp"}});
+  const int64_t fewest =
+      std::lcm(parallel.tensor_size, parallel.expert_size * parallel.expert_tensor_size);
+  run.num_ranks = fewest * draws.number("times", {1, 2, 3, 4});
+  run.num_micro_batches =
+      run.num_ranks / parallel.tensor_size * draws.number("micro-batches per rank", {1, 2, 3});
+}
+
+void draw_attention(Draws& draws, Config& config) {
+  ModelConfig& model = config.model;
+  model.num_attention_heads = 4 * draws.number("heads x4", {1, 2});
+  model.num_query_groups = draws.number("key heads", {1, 2, 4});
+  model.tie_embeddings = draws.flag("tied");
+  model.mlp_bias = draws.flag("mlp bias");
+  AttentionConfig& attention = config.attention;
+  attention.qkv_bias = draws.flag("qkv bias");
+  attention.output_bias = draws.flag("output bias");
+  attention.qk_norm = draws.of<QkNormKind>(
+      "qk norm",
+      {{QkNormKind::kNone, "none"}, {QkNormKind::kHead, "head"}, {QkNormKind::kFull, "full"}});
+  attention.window = draws.number("window", {0, 0, 3});
+}
+
+void draw_experts(Draws& draws, Config& config) {
+  MoeConfig& moe = config.moe;
+  moe.num_experts = draws.number("experts", {4, 8, 12});
+  moe.top_k = draws.number("top_k", {1, 2, 3});
+  moe.ffn_hidden_size = draws.number("expert width", {8, 12});
+  moe.first_dense_layers = draws.number("dense layers", {0, 1});
+  moe.shared_expert_ffn_hidden_size = draws.number("shared expert", {0, 8});
+  moe.shared_expert_gate = moe.shared_expert_ffn_hidden_size > 0 && draws.flag("shared gate");
+  moe.linear_bias = draws.flag("expert linear bias");
+  moe.router_bias = draws.flag("router bias");
+  moe.score_function = draws.of<ScoreFunction>(
+      "score", {{ScoreFunction::kSoftmax, "softmax"}, {ScoreFunction::kSigmoid, "sigmoid"}});
+  const bool is_softmax = moe.score_function == ScoreFunction::kSoftmax;
+  moe.pre_softmax = is_softmax && (moe.top_k == 1 || draws.flag("pre softmax"));
+  moe.renormalize = moe.top_k > 1 && (moe.pre_softmax || !is_softmax) && draws.flag("renormalize");
+  moe.expert_bias = !is_softmax && draws.flag("selection bias");
+  moe.bias_update_rate = 0.05;
+  moe.num_groups = draws.number("groups", {1, 1, 2});
+  moe.group_score = GroupScore::kMax;
+  moe.aux_loss_coeff = draws.flag("sequence balance") ? 0.05 : 0;
+  moe.step_aux_loss_coeff = draws.flag("step balance") ? 0.03 : 0;
+  moe.z_loss_coeff = draws.flag("z loss") ? 0.02 : 0;
+  moe.dispatcher = draws.of<DispatcherKind>(
+      "dispatcher",
+      {{DispatcherKind::kAllToAll, "alltoall"}, {DispatcherKind::kAllGather, "allgather"}});
+  config.routing.capacity_factor = draws.flag("capacity") ? 0.75 : 0;
+  config.routing.capacity_padding = config.routing.capacity_factor > 0 && draws.flag("padding");
+  config.train.recompute = draws.flag("recompute") ? Recompute::kFull : Recompute::kNone;
+}
+
+bool is_allowed(const LayoutRun& run) {
+  Config config = run.config;
+  config.train.micro_batch_size = 1;
+  config.train.global_batch_size = run.num_micro_batches;
+  config.data.sequence_length = 8;  // sequence parallelism wants a multiple of tp
+  return run.num_ranks > 1 && run.num_ranks <= kMostRanks &&
+         broken_rules(config, ConfigUse::kDescribe).empty() &&
+         broken_rules_of_world(config, run.num_ranks).empty();
+}
+
+TEST(RandomLayouts, GiveTheOneRankResult) {
+  std::map<std::string, int> counts;
+  int done = 0;
+  for (int number = 0; done < num_draws(); ++number) {
+    ASSERT_LT(number, 100 * num_draws()) << "nearly every draw is refused";
+    Draws draws(number, counts);
+    LayoutRun layout;
+    layout.config = small_config();
+    draw_layout(draws, layout);
+    draw_attention(draws, layout.config);
+    draw_experts(draws, layout.config);
+    if (!is_allowed(layout)) {
+      continue;
+    }
+    ++done;
+    draws.count();
+    LayoutRun one_rank = layout;
+    one_rank.config.parallel = ParallelConfig{};
+    one_rank.num_ranks = 1;
+    LogicalTensors expected;
+    LogicalTensors actual;
+    run_layout(one_rank, expected);
+    run_layout(layout, actual);
+    for (const std::string& line : differences(expected, actual, kTolerance)) {
+      ADD_FAILURE() << "draw " << number << " (" << layout.num_ranks << " ranks, "
+                    << fmt::format("{}", fmt::join(draws.drawn(), ", ")) << "): " << line;
+    }
+  }
+  fmt::print("{} layouts; how often each choice was drawn:\n", done);
+  for (const auto& [choice, count] : counts) {
+    fmt::print("  {:<32}{:>4}\n", choice, count);
+  }
+}
+
+}  // namespace
+}  // namespace switchyard

@@ -1,0 +1,128 @@
+#include "selfcheck/shrink.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "config/layer_overrides.h"
+#include "config/moe_layers.h"
+#include "config/rules.h"
+#include "support/small_model.h"
+
+namespace switchyard {
+namespace {
+
+using testing::HasSubstr;
+
+// In the shape of DeepSeek-V2: dense first layers, groups, 160 experts.
+Config large_config() {
+  Config config;
+  config.model.num_layers = 60;
+  config.model.hidden_size = 5120;
+  config.model.ffn_hidden_size = 12288;
+  config.model.num_attention_heads = 128;
+  config.model.num_query_groups = 8;
+  config.model.head_dim = 128;
+  config.model.vocab_size = 102400;
+  config.model.tie_embeddings = true;
+  config.moe.num_experts = 160;
+  config.moe.top_k = 6;
+  config.moe.ffn_hidden_size = 1536;
+  config.moe.first_dense_layers = 1;
+  config.moe.shared_expert_ffn_hidden_size = 3072;
+  config.moe.num_groups = 8;
+  config.moe.group_top_k = 3;
+  config.moe.group_score = GroupScore::kMax;
+  config.moe.pre_softmax = true;
+  config.parallel.tensor_size = 4;
+  config.parallel.expert_size = 8;
+  config.parallel.sequence_parallel = true;
+  config.data.sequence_length = 4096;
+  return config;
+}
+
+TEST(Shrink, KeepsTheBranchesOfALargeModel) {
+  const ShrunkConfig shrunk = shrink(large_config());
+  const Config& small = shrunk.config;
+  EXPECT_EQ(small.parallel.tensor_size, 2);
+  EXPECT_EQ(small.parallel.expert_size, 2);
+  EXPECT_TRUE(small.parallel.sequence_parallel);
+  EXPECT_EQ(shrunk.num_ranks, 4);
+  EXPECT_EQ(moe_layers(small), (std::vector<bool>{false, true}));
+  EXPECT_EQ(small.moe.top_k, 6);
+  EXPECT_EQ(small.moe.num_groups, 8);
+  EXPECT_EQ(small.moe.num_experts, 16);  // two per group: 6 of 3 x 2
+  EXPECT_GT(small.model.num_attention_heads, small.model.query_groups());
+  EXPECT_TRUE(small.model.tie_embeddings);
+  EXPECT_LE(small.model.hidden_size, 64);
+  EXPECT_EQ(small.train.precision, Precision::kFp64);
+}
+
+TEST(Shrink, ReportsEverySettingThatItChanged) {
+  const ShrunkConfig shrunk = shrink(large_config());
+  const auto change =
+      std::find_if(shrunk.changes.begin(), shrunk.changes.end(),
+                   [](const SettingChange& one) { return one.name == "model.hidden_size"; });
+  ASSERT_NE(change, shrunk.changes.end());
+  EXPECT_EQ(change->before, "5120");
+  EXPECT_EQ(change->after, std::to_string(shrunk.config.model.hidden_size));
+}
+
+TEST(Shrink, KeepsOneLayerOfEachKind) {
+  Config config = large_config();
+  config.attention.window = 1024;
+  config.attention.window_layers = {"0-59/2"};
+  config.moe.overrides = {"10-19: num_experts=64 ffn_hidden_size=512 num_groups=1"};
+  const Config small = shrink(config).config;
+  // Dense windowed; experts without and with window; overridden with and without.
+  EXPECT_EQ(small.model.num_layers, 5);
+  EXPECT_EQ(small.attention.window_layers, (std::vector<std::string>{"0", "2", "3"}));
+  ASSERT_EQ(small.moe.overrides.size(), 1U);
+  const MoeConfig overridden = moe_of_layer(small, 3);
+  EXPECT_EQ(overridden.num_groups, 1);
+  EXPECT_LE(overridden.num_experts, 8);
+  EXPECT_NE(overridden.ffn_hidden_size, small.moe.ffn_hidden_size);
+}
+
+TEST(Shrink, SharesAKeyHeadAmongTensorRanksWhereTheModelDoes) {
+  Config config = large_config();
+  config.model.num_query_groups = 2;  // of 4 tensor ranks
+  const Config small = shrink(config).config;
+  EXPECT_EQ(small.model.query_groups(), 1);
+  EXPECT_EQ(small.model.num_attention_heads, 2);
+}
+
+TEST(Shrink, RunsADataParallelPairWhereNoAxisIsSet) {
+  EXPECT_EQ(shrink(small_config()).num_ranks, 2);
+}
+
+TEST(Shrink, LeavesRoomForPartlyRotatedHeads) {
+  Config config = large_config();
+  config.rope.partial_factor = 0.25;
+  const Config small = shrink(config).config;
+  EXPECT_EQ(small.model.head_dim, 8);
+  EXPECT_EQ(small.rotary_dim(), 2);
+}
+
+TEST(Shrink, RefusesAxesThatNeedTooManyRanks) {
+  Config config = large_config();
+  config.model.num_attention_heads = 30;
+  config.model.num_query_groups = 5;
+  config.model.vocab_size = 100;
+  config.model.ffn_hidden_size = 100;
+  config.moe.shared_expert_ffn_hidden_size = 100;
+  config.data.sequence_length = 100;
+  config.parallel.tensor_size = 5;
+  config.parallel.expert_size = 2;
+  try {
+    shrink(config);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("needs 10 ranks"));
+  }
+}
+
+}  // namespace
+}  // namespace switchyard
