@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "commands.h"
 #include "config/load.h"
 #include "config/manual.h"
+#include "config/rules.h"
+#include "parallel/draw_mesh.h"
 #include "train/model_source.h"
 
 namespace switchyard {
@@ -16,8 +19,18 @@ namespace {
 
 struct ShowOptions {
   std::string path;
+  int64_t num_ranks = 0;  // 0: no grid is asked for
   std::vector<std::string> overrides;
 };
+
+// As comments, so that the output stays YAML.
+void draw_grid(const ParallelConfig& parallel, int64_t num_ranks) {
+  fmt::print("\n# {} ranks:\n", num_ranks);
+  std::istringstream lines(draw_mesh(Mesh(mesh_shape(parallel, num_ranks))));
+  for (std::string line; std::getline(lines, line);) {
+    fmt::print("# {}\n", line);
+  }
+}
 
 // Prints even what breaks a rule, and then says so: a look at the values shows why.
 ExitCode show(const ShowOptions& options) {
@@ -27,6 +40,10 @@ ExitCode show(const ShowOptions& options) {
     log_warning(warning);
   }
   check_config(loaded, ConfigUse::kDescribe);
+  if (options.num_ranks > 0) {
+    check_rules_of_world(loaded.config, options.num_ranks);
+    draw_grid(loaded.config.parallel, options.num_ranks);
+  }
   return ExitCode::kFinished;
 }
 
@@ -39,8 +56,12 @@ void add_show(CLI::App& config, Command& chosen) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* command =
       add_command(config, "show", "print every value with its origin and meaning, as YAML",
-                  "switchyard config show run.yaml moe.top_k=4");
+                  "switchyard config show run.yaml moe.top_k=4 --ranks 8");
   command->add_option("CONFIG", options->path, "YAML file")->required();
+  command
+      ->add_option("--ranks", options->num_ranks,
+                   "check the layout for that many ranks, and list each rank's place and groups")
+      ->check(CLI::Range(int64_t{1}, kMaxRanks));
   add_overrides(*command, options->overrides);
   command->callback([options, &chosen] { chosen = [options] { return show(*options); }; });
 }

@@ -27,14 +27,8 @@ std::unique_ptr<Groups> join_launched_ranks(const Config& config) {
   check_rules_of_world(config, environment.world_size);
   share_cores(environment.ranks_on_host);
   const ParallelConfig& parallel = config.parallel;
-  const MeshShape shape{.world_size = environment.world_size,
-                        .tensor = parallel.tensor_size,
-                        .context = parallel.context_size,
-                        .pipeline = parallel.pipeline_size,
-                        .expert = parallel.expert_size,
-                        .expert_tensor = parallel.expert_tensor_size,
-                        .order = parallel.order};
-  return connect(environment, shape, std::chrono::seconds(parallel.timeout_s));
+  return connect(environment, mesh_shape(parallel, environment.world_size),
+                 std::chrono::seconds(parallel.timeout_s));
 }
 
 }  // namespace switchyard

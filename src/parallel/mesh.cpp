@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "config/sections.h"
 
 namespace switchyard {
 namespace {
@@ -94,6 +95,16 @@ std::string_view to_string(Axis axis) {
 
 std::string_view to_string(GroupName name) {
   return find(name).name;
+}
+
+MeshShape mesh_shape(const ParallelConfig& parallel, int64_t num_ranks) {
+  return {.world_size = num_ranks,
+          .tensor = parallel.tensor_size,
+          .context = parallel.context_size,
+          .pipeline = parallel.pipeline_size,
+          .expert = parallel.expert_size,
+          .expert_tensor = parallel.expert_tensor_size,
+          .order = parallel.order};
 }
 
 Mesh::Mesh(const MeshShape& shape) : shape_(shape) {

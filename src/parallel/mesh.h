@@ -7,6 +7,8 @@
 
 namespace switchyard {
 
+struct ParallelConfig;
+
 // Axes of the rank grid. The same ranks are folded twice (MoE parallel folding, arXiv:2504.14960):
 //   attention and dense layers:  pipeline x data x context x tensor
 //   expert layers:               pipeline x expert data x expert x expert tensor
@@ -51,6 +53,9 @@ struct MeshShape {
   // the expert one skips "cp" and reads "tp" as expert tensor and "dp" as expert data.
   std::string order = "tp-cp-ep-dp-pp";
 };
+
+// The shape that the settings ask for, of that many ranks; checked by Mesh. Not collective.
+MeshShape mesh_shape(const ParallelConfig& parallel, int64_t num_ranks);
 
 // Pure arithmetic on ranks; nothing communicates here.
 class Mesh {

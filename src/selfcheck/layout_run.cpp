@@ -155,16 +155,6 @@ LayoutRunSites run_layout(const LayoutRun& run, LogicalTensors& result) {
   return sites;
 }
 
-MeshShape mesh_shape(const ParallelConfig& parallel, int64_t num_ranks) {
-  return {.world_size = num_ranks,
-          .tensor = parallel.tensor_size,
-          .context = parallel.context_size,
-          .pipeline = parallel.pipeline_size,
-          .expert = parallel.expert_size,
-          .expert_tensor = parallel.expert_tensor_size,
-          .order = parallel.order};
-}
-
 TokenBatch random_batch(const Config& config, const std::vector<int64_t>& lengths, int64_t padding,
                         uint64_t seed) {
   int64_t num_real = 0;

@@ -38,8 +38,6 @@ struct LayoutRunSites {
 // each auxiliary term, "load.N.LAYER" and "dropped.N". Throws the first error of a rank.
 LayoutRunSites run_layout(const LayoutRun& run, LogicalTensors& result);
 
-MeshShape mesh_shape(const ParallelConfig& parallel, int64_t num_ranks);
-
 // Sequences of the given lengths with random tokens, as one micro-batch, padded at the end; some
 // labels are ignored, weights differ. The same for the same seed.
 TokenBatch random_batch(const Config& config, const std::vector<int64_t>& lengths, int64_t padding,

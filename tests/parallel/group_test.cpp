@@ -696,7 +696,7 @@ TEST(Groups, OfEightRanksTakeFewFilesAndLittleTime) {
     });
   }
   EXPECT_LT(seconds_since(start) / 5, 1.0);
-  EXPECT_EQ(num_open_files(), files_before);
+  EXPECT_LE(num_open_files(), files_before);
 }
 
 }  // namespace

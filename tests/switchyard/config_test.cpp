@@ -54,6 +54,25 @@ TEST_F(ConfigCommand, RefusesACommandLineItDoesNotKnow) {
                  "without dashes: moe.top_k=4");
 }
 
+TEST_F(ConfigCommand, DrawsTheGridOfRanks) {
+  write("run.yaml", kExample);
+  const ProgramResult result = run_program("config show run.yaml --ranks 2");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("# dp-cp, ranks that hold the same dense parameters: {0 1}\n"),
+            std::string::npos)
+      << result.output;
+}
+
+TEST_F(ConfigCommand, SaysWhyALayoutDoesNotFitTheRanks) {
+  write("run.yaml", kExample);
+  const ProgramResult result = run_program("config show run.yaml parallel.tensor_size=2 --ranks 3");
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kRefusedConfig));
+  EXPECT_NE(result.output.find("the number of ranks (3) must be a multiple of "
+                               "parallel.tensor_size x parallel.pipeline_size"),
+            std::string::npos)
+      << result.output;
+}
+
 TEST_F(ConfigCommand, ShowsAConfiguration) {
   write("run.yaml", kExample);
   const ProgramResult result = run_program("config show run.yaml moe.top_k=4 train.eval_every=5");
