@@ -1,5 +1,6 @@
 #include "selfcheck/selfcheck.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -20,14 +21,11 @@ struct Options {
 };
 
 std::string describe_layout(const ShrunkConfig& shrunk) {
-  const ParallelConfig& parallel = shrunk.config.parallel;
-  const int64_t dense = parallel.tensor_size * parallel.context_size * parallel.pipeline_size;
-  const int64_t expert =
-      parallel.expert_size * parallel.expert_tensor_size * parallel.pipeline_size;
-  return fmt::format("dense layers tp {} x dp {}{}; experts etp {} x ep {} x edp {}",
-                     parallel.tensor_size, shrunk.num_ranks / dense,
-                     parallel.sequence_parallel ? ", sequence parallel" : "",
-                     parallel.expert_tensor_size, parallel.expert_size, shrunk.num_ranks / expert);
+  const Mesh mesh(mesh_shape(shrunk.config.parallel, shrunk.num_ranks));
+  return fmt::format(
+      "dense layers tp {} x dp {}{}; experts etp {} x ep {} x edp {}", mesh.size(Axis::kTensor),
+      mesh.size(Axis::kData), shrunk.config.parallel.sequence_parallel ? ", sequence parallel" : "",
+      mesh.size(Axis::kExpertTensor), mesh.size(Axis::kExpert), mesh.size(Axis::kExpertData));
 }
 
 void print_plan(const ShrunkConfig& shrunk) {

@@ -21,7 +21,6 @@ constexpr std::array<std::string_view, 4> kFixed = {"layers", "first_dense_layer
 // A text taken apart; `mistake` says what is wrong with it.
 struct Parsed {
   LayerOverride parts;
-  std::vector<std::string> values;  // one per name
   std::string mistake;
 };
 
@@ -81,7 +80,7 @@ std::string read_setting(const std::string& word, Config& config, Parsed& parsed
     return "moe.num_experts is 0: leave the layer out of moe.layers instead";
   }
   parsed.parts.names.push_back(name);
-  parsed.values.push_back(value);
+  parsed.parts.values.push_back(value);
   return "";
 }
 
@@ -138,8 +137,8 @@ MoeConfig moe_of_layer(const Config& config, int64_t layer) {
     if (!parsed.parts.layers[static_cast<size_t>(layer)]) {
       continue;
     }
-    for (size_t i = 0; i < parsed.values.size(); ++i) {
-      find_setting(parsed.parts.names[i])->read({{parsed.values[i]}, false}, changed);
+    for (size_t i = 0; i < parsed.parts.values.size(); ++i) {
+      find_setting(parsed.parts.names[i])->read({{parsed.parts.values[i]}, false}, changed);
     }
   }
   return changed.moe;

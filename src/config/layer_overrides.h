@@ -21,8 +21,9 @@ MoeConfig moe_of_layer(const Config& config, int64_t layer);
 // One text, taken apart.
 struct LayerOverride {
   std::string text;
-  std::vector<bool> layers;        // [num_layers]
-  std::vector<std::string> names;  // of the settings: "moe.num_experts"
+  std::vector<bool> layers;         // [num_layers]
+  std::vector<std::string> names;   // of the settings: "moe.num_experts"
+  std::vector<std::string> values;  // one per name, as written
 };
 // All of them. Throws ConfigError when a text is malformed.
 std::vector<LayerOverride> layer_overrides(const Config& config);

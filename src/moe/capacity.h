@@ -22,10 +22,10 @@ struct KeptCopies {
 };
 
 // In each sequence an expert keeps at most its capacity of copies: those of the largest weight,
-// ties to the first token, or the first ones. Padding tokens keep none. The weights of the others
-// stay as they are. Counted per sequence over all tp ranks, so that the result is the same in every
-// layout. With routing.capacity_padding, the rank that has a sequence's first token fills each
-// expert with empty rows up to the capacity. Collective over tensor_group.
+// compared in fp32, ties to the first token, or the first ones. Padding tokens keep none. The
+// weights of the others stay as they are. Counted per sequence over all tp ranks, so that the
+// result is the same in every layout. With routing.capacity_padding, the rank that has a sequence's
+// first token fills each expert with empty rows up to the capacity. Collective over tensor_group.
 KeptCopies keep_capacity(const Routing& routing, const RoutingConfig& config,
                          const SequenceTable& table, TokenRange range, const Group& tensor_group);
 

@@ -1,6 +1,5 @@
 #include "selfcheck/layout_run.h"
 
-#include <mutex>
 #include <set>
 
 #include <fmt/format.h>
@@ -139,6 +138,12 @@ void run_rank(const LayoutRun& run, const Groups& groups, LogicalTensors& result
 }
 
 }  // namespace
+
+LayoutRun on_one_rank(LayoutRun run) {
+  run.config.parallel = ParallelConfig{};
+  run.num_ranks = 1;
+  return run;
+}
 
 LayoutRunSites run_layout(const LayoutRun& run, LogicalTensors& result) {
   LayoutRunSites sites;

@@ -27,6 +27,9 @@ struct LayoutRun {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
 };
 
+// The same run on one rank.
+LayoutRun on_one_rank(LayoutRun run);
+
 // The collectives that rank 0 made and the scales that it asked for, each name once.
 struct LayoutRunSites {
   std::vector<std::string> collectives;

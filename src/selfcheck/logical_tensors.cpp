@@ -36,24 +36,23 @@ void LogicalTensors::add_whole(const std::string& name, const at::Tensor& value)
   add(name, value.sizes().vec(), std::vector<int64_t>(static_cast<size_t>(value.dim()), 0), value);
 }
 
-void LogicalTensors::add_gradients(const Parameters& parameters) {
+void LogicalTensors::add_pieces(const Parameters& parameters, const std::string& prefix,
+                                at::Tensor ParameterStorage::*whole) {
   for (const auto& storage : parameters.storages()) {
     for (size_t i = 0; i < storage->pieces.size(); ++i) {
       const Parameter& piece = storage->pieces[i];
-      add("grad." + piece.name(), piece.spec().shape, piece.local_start(),
-          storage->piece(storage->gradient, i));
+      add(prefix + piece.name(), piece.spec().shape, piece.local_start(),
+          storage->piece((*storage).*whole, i));
     }
   }
 }
 
+void LogicalTensors::add_gradients(const Parameters& parameters) {
+  add_pieces(parameters, "grad.", &ParameterStorage::gradient);
+}
+
 void LogicalTensors::add_weights(const Parameters& parameters) {
-  for (const auto& storage : parameters.storages()) {
-    for (size_t i = 0; i < storage->pieces.size(); ++i) {
-      const Parameter& piece = storage->pieces[i];
-      add("weight." + piece.name(), piece.spec().shape, piece.local_start(),
-          storage->piece(storage->master, i));
-    }
-  }
+  add_pieces(parameters, "weight.", &ParameterStorage::master);
   for (const Buffer& buffer : parameters.buffers()) {
     add_whole("buffer." + buffer.name, buffer.tensor);
   }

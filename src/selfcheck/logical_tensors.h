@@ -30,6 +30,9 @@ class LogicalTensors {
   const std::map<std::string, at::Tensor>& values() const { return values_; }
 
  private:
+  void add_pieces(const Parameters& parameters, const std::string& prefix,
+                  at::Tensor ParameterStorage::*whole);
+
   mutable std::mutex mutex_;
   std::map<std::string, at::Tensor> values_;
   std::map<std::string, at::Tensor> is_written_;

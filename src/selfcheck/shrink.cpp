@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "config/layer_overrides.h"
@@ -55,9 +56,14 @@ int64_t num_ranks_for(const ParallelConfig& parallel) {
 
 // --- Layers
 
-// The text `4-7: top_k=2` without its layers: " top_k=2".
-std::string settings_of(const std::string& text) {
-  return text.substr(text.find(':') + 1);
+// The text of moe.overrides that gives `layers`, as `0,2` or `4-7`, the settings of `settings`.
+std::string override_text(const std::string& layers, const LayerOverride& settings) {
+  std::string text = layers + ":";
+  for (size_t i = 0; i < settings.names.size(); ++i) {
+    const std::string& name = settings.names[i];
+    text += fmt::format(" {}={}", name.substr(name.find('.') + 1), settings.values[i]);
+  }
+  return text;
 }
 
 std::vector<std::string> numbers_in(const std::vector<bool>& set, const std::vector<size_t>& kept) {
@@ -119,7 +125,7 @@ void shrink_layers(Config& config) {
     const std::vector<std::string> layers = numbers_in(text.layers, kept);
     if (!layers.empty()) {
       config.moe.overrides.push_back(
-          fmt::format("{}:{}", fmt::join(layers, ","), settings_of(text.text)));
+          override_text(fmt::format("{}", fmt::join(layers, ",")), text));
     }
   }
 }
@@ -155,35 +161,28 @@ int64_t fewest_experts(const MoeConfig& moe, int64_t expert_ranks) {
   const int64_t unit = std::lcm(expert_ranks, moe.num_groups);
   for (int64_t experts = unit; experts < moe.num_experts; experts += unit) {
     const int64_t group_size = experts / moe.num_groups;
-    const bool can_choose = experts > moe.top_k && moe.top_k <= moe.group_top_k * group_size;
-    if (!moe.has_groups() ? experts > moe.top_k
-                          : can_choose && moe.scores_per_group() <= group_size) {
+    const bool groups_can_choose =
+        !moe.has_groups() ||
+        (moe.top_k <= moe.group_top_k * group_size && moe.scores_per_group() <= group_size);
+    if (experts > moe.top_k && groups_can_choose) {
       return experts;
     }
   }
   return moe.num_experts;
 }
 
-// The same text with its sizes as `moe` and `expert_ffn` say, where it gives them.
-std::string with_sizes(const std::string& text, int64_t num_experts, int64_t expert_ffn,
-                       int64_t shared_ffn) {
-  const size_t colon = text.find(':');
-  std::string result = text.substr(0, colon + 1);
-  for (size_t begin = colon + 1; begin < text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    std::string word = text.substr(begin, end - begin);
-    const std::string key = word.substr(0, word.find('='));
-    if (key == "num_experts") {
-      word = fmt::format("{}={}", key, num_experts);
-    } else if (key == "ffn_hidden_size") {
-      word = fmt::format("{}={}", key, expert_ffn);
-    } else if (key == "shared_expert_ffn_hidden_size" && word != key + "=0") {
-      word = fmt::format("{}={}", key, shared_ffn);
+// Gives the sizes that it gives other values.
+void resize(LayerOverride& settings, int64_t num_experts, int64_t expert_ffn, int64_t shared_ffn) {
+  for (size_t i = 0; i < settings.names.size(); ++i) {
+    std::string& value = settings.values[i];
+    if (settings.names[i] == "moe.num_experts") {
+      value = std::to_string(num_experts);
+    } else if (settings.names[i] == "moe.ffn_hidden_size") {
+      value = std::to_string(expert_ffn);
+    } else if (settings.names[i] == "moe.shared_expert_ffn_hidden_size" && value != "0") {
+      value = std::to_string(shared_ffn);
     }
-    result += word.empty() ? "" : " " + word;
-    begin = end + 1;
   }
-  return result;
 }
 
 void shrink_experts(Config& config) {
@@ -195,10 +194,10 @@ void shrink_experts(Config& config) {
   const int64_t other_ffn = kOtherExpertFfnPerRank * parallel.expert_tensor_size;
   const int64_t shared_ffn = kSharedFfnPerRank * parallel.tensor_size;
   // Of a layer of each text, before anything is changed.
-  const std::vector<LayerOverride> overrides = layer_overrides(config);
+  std::vector<LayerOverride> overrides = layer_overrides(config);
   int64_t experts = fewest_experts(moe, parallel.expert_size);
   std::vector<std::string> texts;
-  for (const LayerOverride& text : overrides) {
+  for (LayerOverride& text : overrides) {
     const auto layer = std::find(text.layers.begin(), text.layers.end(), true);
     const MoeConfig of_layer = moe_of_layer(config, layer - text.layers.begin());
     const int64_t needed = fewest_experts(of_layer, parallel.expert_size);
@@ -207,7 +206,8 @@ void shrink_experts(Config& config) {
     if (!has_own) {
       experts = std::max(experts, needed);
     }
-    texts.push_back(with_sizes(text.text, needed, other_ffn, 2 * shared_ffn));
+    resize(text, needed, other_ffn, 2 * shared_ffn);
+    texts.push_back(override_text(text.text.substr(0, text.text.find(':')), text));
   }
   moe.num_experts = experts;
   moe.ffn_hidden_size = kExpertFfnPerRank * parallel.expert_tensor_size;

@@ -145,12 +145,9 @@ TEST(RandomLayouts, GiveTheOneRankResult) {
     }
     ++done;
     draws.count();
-    LayoutRun one_rank = layout;
-    one_rank.config.parallel = ParallelConfig{};
-    one_rank.num_ranks = 1;
     LogicalTensors expected;
     LogicalTensors actual;
-    run_layout(one_rank, expected);
+    run_layout(on_one_rank(layout), expected);
     run_layout(layout, actual);
     for (const std::string& line : differences(expected, actual, kTolerance)) {
       ADD_FAILURE() << "draw " << number << " (" << layout.num_ranks << " ranks, "
