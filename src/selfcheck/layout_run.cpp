@@ -18,6 +18,7 @@ namespace switchyard {
 namespace {
 
 constexpr int64_t kIgnoredLabel = -100;
+constexpr int64_t kTokensPerStep = 10000;  // more than any: numbers of tokens do not repeat
 
 // Each micro-batch has another number of sequences and of tokens, and some have padding, so that a
 // mean of means would show.
@@ -36,12 +37,11 @@ TokenBatch micro_batch(const Config& config, int64_t step, int64_t index) {
   }
   TokenBatch batch = random_batch(config, lengths, draw(1, kMostPadding),
                                   static_cast<uint64_t>(1000 * step + index));
-  batch.first_token = 1000 * step + 100 * index;
+  batch.first_token = kTokensPerStep * step + 100 * index;
   return batch;
 }
 
-std::vector<TokenBatch> micro_batches(const LayoutRun& run, int64_t step, const Group& data) {
-  const ShardRange own = shard_range(run.num_micro_batches, data.size(), data.rank());
+std::vector<TokenBatch> micro_batches(const LayoutRun& run, int64_t step, const ShardRange& own) {
   std::vector<TokenBatch> batches;
   for (int64_t i = own.begin; i < own.end; ++i) {
     batches.push_back(micro_batch(run.config, step, i));
@@ -71,19 +71,34 @@ TokenBatch merged(const std::vector<TokenBatch>& batches) {
   for (const TokenBatch& batch : batches) {
     append(batch, batch.table.num_real_tokens(), batch.table.num_tokens);
   }
-  return {at::cat(tokens), at::cat(labels), at::cat(weights),
-          SequenceTable::from_lengths(lengths, num_tokens)};
+  TokenBatch whole;
+  whole.tokens = at::cat(tokens);
+  whole.labels = at::cat(labels);
+  whole.weights = at::cat(weights);
+  whole.table = SequenceTable::from_lengths(lengths, num_tokens);
+  return whole;
+}
+
+// This rank's micro-batches as one. Its tokens are numbered as they are when all ranks' are one.
+TokenBatch merged_micro_batches(const LayoutRun& run, int64_t step, const ShardRange& own) {
+  TokenBatch batch = merged(micro_batches(run, step, own));
+  batch.first_token = kTokensPerStep * step;
+  for (const TokenBatch& before : micro_batches(run, step, {0, own.begin})) {
+    batch.first_token += before.table.num_real_tokens();
+  }
+  return batch;
 }
 
 // A balance loss over accumulation steps depends on their number, which is then two in every
 // layout: one for the global batch, one for another one.
 std::vector<TokenBatch> own_batches(const LayoutRun& run, int64_t step, const Group& data) {
+  const ShardRange own = shard_range(run.num_micro_batches, data.size(), data.rank());
   const MoeConfig& moe = run.config.moe;
   if (moe.step_aux_loss_coeff == 0 && moe.global_aux_loss_coeff == 0) {
-    return micro_batches(run, step, data);
+    return micro_batches(run, step, own);
   }
-  return {merged(micro_batches(run, step, data)),
-          merged(micro_batches(run, step + kLayoutRunSteps, data))};
+  return {merged_micro_batches(run, step, own),
+          merged_micro_batches(run, step + kLayoutRunSteps, own)};
 }
 
 void add_outcome(const StepOutcome& outcome, int64_t step, LogicalTensors& result) {

@@ -116,6 +116,7 @@ void draw_experts(Draws& draws, Config& config) {
       {{DispatcherKind::kAllToAll, "alltoall"}, {DispatcherKind::kAllGather, "allgather"}});
   config.routing.capacity_factor = draws.flag("capacity") ? 0.75 : 0;
   config.routing.capacity_padding = config.routing.capacity_factor > 0 && draws.flag("padding");
+  config.routing.logit_noise = draws.flag("noise") ? 0.5 : 0;
   config.train.recompute = draws.flag("recompute") ? Recompute::kFull : Recompute::kNone;
 }
 
