@@ -338,6 +338,35 @@ std::string no_context_parallelism_yet(const Config& config) {
                 config.parallel.context_size);
 }
 
+std::string no_pipeline_layout_yet(const Config& config) {
+  return unless(config.parallel.pipeline_layout.empty(),
+                "parallel.pipeline_layout must be empty: pipeline parallelism is not built yet");
+}
+
+std::string no_data_sharding_yet(const Config& config) {
+  return unless(config.parallel.data_sharding == DataSharding::kNone,
+                "parallel.data_sharding must be none: sharded optimizers are not built yet");
+}
+
+std::string no_call_verification_yet(const Config& config) {
+  return unless(!config.parallel.verify_calls,
+                "parallel.verify_calls must be false: it is not built yet");
+}
+
+std::string no_asynchronous_checkpoints_yet(const Config& config) {
+  return unless(!config.checkpoint.asynchronous,
+                "checkpoint.asynchronous must be false: it is not built yet");
+}
+
+std::string no_recompute_by_module_yet(const Config& config) {
+  const TrainConfig& train = config.train;
+  return unless(train.recompute != Recompute::kModules &&
+                    train.recompute_method == RecomputeMethod::kUniform &&
+                    train.recompute_layers == 1,
+                "train.recompute must be none or full, one layer at a time: the rest is not built "
+                "yet");
+}
+
 std::string order_names_every_axis(const Config& config) {
   std::vector<std::string> axes;
   const std::string& order = config.parallel.order;
@@ -727,6 +756,11 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       no_pipeline_yet(config),
       no_virtual_pipeline_yet(config),
       no_context_parallelism_yet(config),
+      no_pipeline_layout_yet(config),
+      no_data_sharding_yet(config),
+      no_call_verification_yet(config),
+      no_asynchronous_checkpoints_yet(config),
+      no_recompute_by_module_yet(config),
       order_names_every_axis(config),
       tensor_ranks_share_heads(config),
       tensor_ranks_share_query_groups(config),

@@ -393,9 +393,14 @@ enum class Precision { kFp64, kFp32, kBf16 };
 constexpr std::array kPrecisionWords{Word{Precision::kFp64, "fp64"}, Word{Precision::kFp32, "fp32"},
                                      Word{Precision::kBf16, "bf16"}};
 
-enum class Recompute { kNone, kFull };
+enum class Recompute { kNone, kModules, kFull };
 constexpr std::array kRecomputeWords{Word{Recompute::kNone, "none"},
+                                     Word{Recompute::kModules, "modules"},
                                      Word{Recompute::kFull, "full"}};
+
+enum class RecomputeMethod { kUniform, kBlock };
+constexpr std::array kRecomputeMethodWords{Word{RecomputeMethod::kUniform, "uniform"},
+                                           Word{RecomputeMethod::kBlock, "block"}};
 
 struct TrainConfig {
   int64_t steps = 0;
@@ -404,6 +409,9 @@ struct TrainConfig {
   int64_t micro_batch_size = 1;
   Precision precision = Precision::kFp32;
   Recompute recompute = Recompute::kNone;
+  std::vector<std::string> recompute_modules;
+  RecomputeMethod recompute_method = RecomputeMethod::kUniform;
+  int64_t recompute_layers = 1;
   int64_t eval_every = 0;
   int64_t eval_batches = 0;
   int64_t max_skipped_steps = 10;
@@ -424,7 +432,16 @@ struct TrainConfig {
         field("precision", &TrainConfig::precision, kPrecisionWords,
               "number format of activations and matrix products; bf16 keeps fp32 master weights"),
         field("recompute", &TrainConfig::recompute, kRecomputeWords,
-              "full: keep only the input of each layer and compute the layer again in backward"),
+              "what is computed again in backward instead of being kept: modules of a layer, or "
+              "full: whole layers, of which only the input is kept"),
+        field("recompute_modules", &TrainConfig::recompute_modules,
+              "for recompute: modules, which ones: core_attention, norms, expert_activation, mlp, "
+              "moe, shared_expert"),
+        field("recompute_method", &TrainConfig::recompute_method, kRecomputeMethodWords,
+              "for recompute: full; uniform: every recompute_layers layers are computed again as "
+              "one; block: the first recompute_layers layers of each stage, one by one"),
+        field("recompute_layers", &TrainConfig::recompute_layers, {1, 10000},
+              "layers that recompute_method speaks of"),
         field("eval_every", &TrainConfig::eval_every, {0, kNoLimit},
               "steps between evaluations; 0: only at the end"),
         field("eval_batches", &TrainConfig::eval_batches, {0, kNoLimit},
@@ -509,16 +526,31 @@ struct OptimizerConfig {
   }
 };
 
+// How the ranks of cp come by the keys and values of the others.
+enum class ContextExchange { kRing, kAllGather, kAllToAll };
+constexpr std::array kContextExchangeWords{Word{ContextExchange::kRing, "ring"},
+                                           Word{ContextExchange::kAllGather, "all_gather"},
+                                           Word{ContextExchange::kAllToAll, "all_to_all"}};
+
+// What data-parallel ranks divide instead of each keeping all of it (ZeRO, arXiv:1910.02054).
+enum class DataSharding { kNone, kOptimizer };
+constexpr std::array kDataShardingWords{Word{DataSharding::kNone, "none"},
+                                        Word{DataSharding::kOptimizer, "optimizer"}};
+
 struct ParallelConfig {
   int64_t tensor_size = 1;
   int64_t pipeline_size = 1;
   int64_t virtual_pipeline_size = 1;
+  std::string pipeline_layout;
   int64_t context_size = 1;
+  ContextExchange context_exchange = ContextExchange::kRing;
   int64_t expert_size = 1;
   int64_t expert_tensor_size = 1;
   bool sequence_parallel = false;
+  DataSharding data_sharding = DataSharding::kNone;
   std::string order = "tp-cp-ep-dp-pp";
   int64_t timeout_s = 600;
+  bool verify_calls = false;
 
   static constexpr auto fields() {
     return std::tuple{
@@ -528,18 +560,31 @@ struct ParallelConfig {
               "ranks, one after the other, that the layers are dealt out to"),
         field("virtual_pipeline_size", &ParallelConfig::virtual_pipeline_size, {1, 10000},
               "groups of layers per pipeline rank"),
+        field(
+            "pipeline_layout", &ParallelConfig::pipeline_layout,
+            "what each stage holds, in Megatron's notation (docs/parallelism.md): E the embedding, "
+            "t a layer, L final norm, head and loss; empty: layers are divided evenly"),
         field("context_size", &ParallelConfig::context_size, {1, kMaxRanks},
               "ranks that share the tokens of each sequence"),
+        field("context_exchange", &ParallelConfig::context_exchange, kContextExchangeWords,
+              "how context ranks attend to each other's tokens: keys and values pass around a "
+              "ring, are gathered, or heads are divided in place of tokens"),
         field("expert_size", &ParallelConfig::expert_size, {1, kMaxRanks},
               "ranks that the experts of an MoE layer are dealt out to"),
         field("expert_tensor_size", &ParallelConfig::expert_tensor_size, {1, kMaxRanks},
               "ranks that share each expert"),
         field("sequence_parallel", &ParallelConfig::sequence_parallel,
               "divide tokens over the tensor ranks between tensor-parallel layers"),
+        field("data_sharding", &ParallelConfig::data_sharding, kDataShardingWords,
+              "what data-parallel ranks divide among themselves: nothing, or the optimizer's "
+              "moments and master weights"),
         field("order", &ParallelConfig::order,
               "axes of the rank grid, the fastest varying first: tp, cp, ep, dp, pp, each once"),
         field("timeout_s", &ParallelConfig::timeout_s, {1, 604800},
               "longest wait for another rank, in seconds"),
+        field("verify_calls", &ParallelConfig::verify_calls,
+              "compare every collective call across its ranks before it is made, to find the first "
+              "that differs; slow"),
     };
   }
 };
@@ -547,6 +592,7 @@ struct ParallelConfig {
 struct CheckpointConfig {
   int64_t every = 0;
   int64_t keep = 2;
+  bool asynchronous = false;
 
   static constexpr auto fields() {
     return std::tuple{
@@ -554,6 +600,8 @@ struct CheckpointConfig {
               "steps between checkpoints; 0: only at the end"),
         field("keep", &CheckpointConfig::keep, {1, 1000000},
               "newest checkpoints to keep; older ones are deleted"),
+        field("asynchronous", &CheckpointConfig::asynchronous,
+              "write checkpoints from a copy in host memory while training goes on"),
     };
   }
 };

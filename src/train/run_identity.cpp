@@ -13,11 +13,21 @@ namespace {
 
 // Whole sections, and single settings, that may change.
 constexpr std::array<std::string_view, 3> kFreeSections = {"parallel", "checkpoint", "metrics"};
-constexpr std::array<std::string_view, 12> kFreeSettings = {
-    "run.dir",         "data.eval",        "moe.dispatcher",
-    "train.minutes",   "train.steps",      "train.micro_batch_size",
-    "train.recompute", "train.eval_every", "train.eval_batches",
-    "train.threads",   "train.log_every",  "train.max_skipped_steps"};
+constexpr std::array<std::string_view, 15> kFreeSettings = {"run.dir",
+                                                            "data.eval",
+                                                            "moe.dispatcher",
+                                                            "train.minutes",
+                                                            "train.steps",
+                                                            "train.micro_batch_size",
+                                                            "train.recompute",
+                                                            "train.recompute_modules",
+                                                            "train.recompute_method",
+                                                            "train.recompute_layers",
+                                                            "train.eval_every",
+                                                            "train.eval_batches",
+                                                            "train.threads",
+                                                            "train.log_every",
+                                                            "train.max_skipped_steps"};
 
 }  // namespace
 
