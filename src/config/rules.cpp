@@ -398,9 +398,12 @@ std::string tensor_ranks_share_query_groups(const Config& config) {
       groups, ranks);
 }
 
+// Parts differ by one where tp does not divide it. A size of 0 is the tokenizer's, not known yet.
 std::string tensor_ranks_share_vocabulary(const Config& config) {
-  return multiple_of("model.vocab_size", config.model.vocab_size, "parallel.tensor_size",
-                     config.parallel.tensor_size);
+  const int64_t vocab_size = config.model.vocab_size;
+  return unless(vocab_size == 0 || vocab_size >= config.parallel.tensor_size,
+                "model.vocab_size ({}) must be at least parallel.tensor_size ({})", vocab_size,
+                config.parallel.tensor_size);
 }
 
 std::string tensor_ranks_share_dense_layers(const Config& config) {

@@ -12,12 +12,19 @@ constexpr Site kOutput{"embedding.output", Purpose::kTensorParallel};
 }  // namespace
 
 Embedding::Embedding(const Scope& scope, const ModelConfig& model)
-    : tensor_group_(scope.groups().tensor()), vocab_size_(model.vocab_size) {
+    : tensor_group_(scope.groups().tensor()),
+      vocab_size_(model.vocab_size),
+      rows_(rows_here(tensor_group_, vocab_size_)) {
   weight_ = scope.parameters.declare({{.name = scope.name("weight"),
                                        .shape = {model.vocab_size, model.hidden_size},
                                        .init = Init::normal(model.init_std),
-                                       .tensor = Placement::sharded(0, model.vocab_size)}},
-                                     {model.vocab_size / tensor_group_.size(), model.hidden_size});
+                                       .tensor = Placement::sharded(0, model.vocab_size),
+                                       .may_be_uneven = true}},
+                                     {rows_.size(), model.hidden_size});
+}
+
+ShardRange Embedding::rows_here(const Group& tensor_group, int64_t vocab_size) {
+  return shard_range(vocab_size, tensor_group.size(), tensor_group.rank());
 }
 
 Placed Embedding::forward(const at::Tensor& ids, const Placement& output) const {
@@ -32,8 +39,7 @@ Placed Embedding::forward(const at::Tensor& ids, const Placement& output) const 
   if (tensor_group_.size() == 1) {
     return {at::embedding(weight_, ids), output};
   }
-  const int64_t first = weight_.size(0) * tensor_group_.rank();
-  const at::Tensor local = ids - first;
+  const at::Tensor local = ids - rows_.begin;
   const at::Tensor is_elsewhere = (local < 0).logical_or_(local >= weight_.size(0));
   const at::Tensor rows = at::embedding(weight_, local.masked_fill(is_elsewhere, 0))
                               .masked_fill(is_elsewhere.unsqueeze(-1), 0);

@@ -17,12 +17,17 @@ class Embedding {
   // Collective over tp.
   Placed forward(const at::Tensor& ids, const Placement& output) const;
 
+  // The rows that a rank of tp holds of a vocabulary; parts differ by one where tp does not divide
+  // it.
+  static ShardRange rows_here(const Group& tensor_group, int64_t vocab_size);
+
   const at::Tensor& weight() const { return weight_; }  // [vocab/tp, hidden]
   const Group& tensor_group() const { return tensor_group_; }
 
  private:
   const Group& tensor_group_;
   int64_t vocab_size_;
+  ShardRange rows_;
   at::Tensor weight_;
 };
 

@@ -15,7 +15,9 @@ constexpr Site kLogits{"head.logits", Purpose::kTensorParallel};
 }  // namespace
 
 OutputHead::OutputHead(const Scope& scope, const ModelConfig& model, const Embedding& embedding)
-    : tensor_group_(scope.groups().tensor()), vocab_size_(model.vocab_size) {
+    : tensor_group_(scope.groups().tensor()),
+      vocab_size_(model.vocab_size),
+      rows_(Embedding::rows_here(tensor_group_, vocab_size_)) {
   if (model.tie_embeddings) {
     weight_ = embedding.weight();
     return;
@@ -23,8 +25,9 @@ OutputHead::OutputHead(const Scope& scope, const ModelConfig& model, const Embed
   weight_ = scope.parameters.declare({{.name = scope.name("weight"),
                                        .shape = {model.vocab_size, model.hidden_size},
                                        .init = Init::normal(model.init_std),
-                                       .tensor = Placement::sharded(0, model.vocab_size)}},
-                                     {model.vocab_size / tensor_group_.size(), model.hidden_size});
+                                       .tensor = Placement::sharded(0, model.vocab_size),
+                                       .may_be_uneven = true}},
+                                     {rows_.size(), model.hidden_size});
 }
 
 TokenLoss OutputHead::loss(const Placed& hidden, const at::Tensor& labels,
@@ -32,8 +35,9 @@ TokenLoss OutputHead::loss(const Placed& hidden, const at::Tensor& labels,
   const Placed all = convert(hidden, Placement::replicated(), tensor_group_, kInput);
   VocabReduce reduce;
   if (tensor_group_.size() > 1) {
-    reduce.vocab_offset = weight_.size(0) * tensor_group_.rank();
+    reduce.vocab_offset = rows_.begin;
     reduce.vocab_size = vocab_size_;
+    reduce.num_parts = tensor_group_.size();
     reduce.max = [this](at::Tensor& values) {
       tensor_group_.all_reduce(values, kLargestLogit, ReduceOp::kMax);
     };

@@ -29,6 +29,7 @@ class OutputHead {
  private:
   const Group& tensor_group_;
   int64_t vocab_size_;
+  ShardRange rows_;    // of the vocabulary, on this rank
   at::Tensor weight_;  // [vocab/tp, hidden]
 };
 

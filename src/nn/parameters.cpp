@@ -100,25 +100,27 @@ Parameter::Parameter(ParameterSpec spec, const Groups& groups)
     : spec_(std::move(spec)), start_(spec_.shape.size(), 0), local_shape_(spec_.shape) {
   check_spec(spec_);
   const Mesh& mesh = groups.mesh();
-  const auto cut = [&](int64_t dim, Axis axis) {
+  const auto cut = [&](int64_t dim, Axis axis, bool may_be_uneven) {
     const auto d = static_cast<size_t>(dim);
     const int64_t parts = mesh.size(axis);
-    check<ConfigError>(local_shape_[d] % parts == 0,
-                       "{}: dim {} of size {} cannot be cut evenly over {} {} ranks", spec_.name,
-                       dim, local_shape_[d], parts, to_string(axis));
-    local_shape_[d] /= parts;
-    start_[d] += local_shape_[d] * mesh.coordinate(groups.rank(), axis);
+    const int64_t full = local_shape_[d];
+    check<ConfigError>(may_be_uneven ? full >= parts : full % parts == 0,
+                       "{}: dim {} of size {} cannot be cut {}over {} {} ranks", spec_.name, dim,
+                       full, may_be_uneven ? "" : "evenly ", parts, to_string(axis));
+    const ShardRange own = shard_range(full, parts, mesh.coordinate(groups.rank(), axis));
+    local_shape_[d] = own.size();
+    start_[d] += own.begin;
   };
   const bool is_dense = spec_.family == Family::kDense;
   const Axis tensor_axis = is_dense ? Axis::kTensor : Axis::kExpertTensor;
   int64_t num_shards = mesh.size(Axis::kPipeline);  // ranks that hold other parameters or parts
   if (!is_dense) {
-    cut(0, Axis::kExpert);
+    cut(0, Axis::kExpert, false);
     num_shards *= mesh.size(Axis::kExpert);
   }
   const bool is_cut = spec_.tensor.kind == PlacementKind::kSharded;
   if (is_cut) {
-    cut(spec_.tensor.dim, tensor_axis);
+    cut(spec_.tensor.dim, tensor_axis, spec_.may_be_uneven);
     num_shards *= mesh.size(tensor_axis);
   }
   num_replicas_ = mesh.world_size() / num_shards;

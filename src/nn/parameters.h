@@ -43,6 +43,9 @@ struct ParameterSpec {
   // kInvariant: equal, with equal gradients. kReplicated: equal, and the gradient is the sum over
   // the axis.
   Placement tensor;
+  // Whether the ranks of `tensor` may have parts that differ by one, as of a vocabulary that tp
+  // does not divide.
+  bool may_be_uneven = false;
 };
 
 // One logical parameter as this rank holds it: a contiguous part of a storage.
@@ -130,8 +133,8 @@ class Parameters {
 
   // Declares logical parameters that share one buffer, and returns the leaf in `local_shape`
   // (its elements: the pieces end to end). Throws ConfigError when a cut dim does not divide
-  // evenly, a name is taken or a declaration makes no sense, ShapeError when the pieces do not fill
-  // `local_shape`. Not collective.
+  // evenly and must, a name is taken or a declaration makes no sense, ShapeError when the pieces do
+  // not fill `local_shape`. Not collective.
   at::Tensor declare(std::vector<ParameterSpec> pieces, const std::vector<int64_t>& local_shape);
   // A buffer of zeros in the master dtype. [shape]
   at::Tensor declare_buffer(const std::string& name, const std::vector<int64_t>& shape);

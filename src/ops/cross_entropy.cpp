@@ -116,6 +116,7 @@ void visit_accumulator(at::ScalarType type, Visit visit) {
   }
 }
 
+// `vocab`: the rows of the largest part, so that all ranks take equally many chunks.
 int64_t tokens_per_chunk(int64_t vocab) {
   return std::clamp(kLogitsPerChunk / std::max<int64_t>(vocab, 1), kFewestTokensPerChunk,
                     kMostTokensPerChunk);
@@ -216,7 +217,9 @@ void run_chunks(const at::Tensor& hidden, const at::Tensor& weight, const at::Te
                 const at::Tensor& token_weights, const VocabReduce& reduce,
                 at::Tensor& token_losses, Gradients& grads) {
   const int64_t vocab = weight.size(0);
-  const int64_t chunk_tokens = std::min(tokens_per_chunk(vocab), hidden.size(0));
+  const int64_t largest_part =
+      reduce.vocab_size < 0 ? vocab : (reduce.vocab_size + reduce.num_parts - 1) / reduce.num_parts;
+  const int64_t chunk_tokens = std::min(tokens_per_chunk(largest_part), hidden.size(0));
   const bool needs_gradient = grads.hidden.defined() || grads.weight.defined();
   at::Tensor logits_buffer = at::empty({chunk_tokens, vocab}, token_weights.options());
   at::Tensor gradient_buffer = hidden.scalar_type() == at::kBFloat16 && needs_gradient

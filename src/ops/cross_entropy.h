@@ -34,6 +34,7 @@ void exponentials_to_gradient(const at::Tensor& exponentials, const at::Tensor& 
 struct VocabReduce {
   int64_t vocab_offset = 0;
   int64_t vocab_size = -1;               // over all ranks; -1: the rows of `weight`
+  int64_t num_parts = 1;                 // ranks that hold a part, each by its shard_range
   std::function<void(at::Tensor&)> max;  // all-reduces [chunk] in place; empty: nothing to do
   std::function<void(at::Tensor&)> sum;  // all-reduces [2, chunk] in place
 };
@@ -54,7 +55,7 @@ struct CrossEntropyOutput {
 // part: with a split vocabulary it must be added over the ranks.
 //
 // Collective when `reduce` is: its functions are called equally often on ranks with equally many
-// tokens and equal local_vocab. Throws ShapeError when sizes or dtypes do not fit or a label is
+// tokens. Throws ShapeError when sizes or dtypes do not fit or a label is
 // outside the vocabulary. The same bits for every number of threads.
 CrossEntropyOutput linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                         const at::Tensor& labels, const at::Tensor& token_weights,

@@ -222,7 +222,9 @@ void shrink_widths(const Config& before, Config& config) {
   const ParallelConfig& parallel = config.parallel;
   model.hidden_size = kHiddenPerRank * std::lcm(parallel.tensor_size, parallel.expert_tensor_size) *
                       (parallel.tensor_size == 1 ? 2 : 1);
-  model.vocab_size = kVocabularyPerRank * std::max(parallel.tensor_size, int64_t{2});
+  const bool is_uneven = before.model.vocab_size % parallel.tensor_size != 0;
+  model.vocab_size =
+      kVocabularyPerRank * std::max(parallel.tensor_size, int64_t{2}) + (is_uneven ? 1 : 0);
   if (model.ffn_hidden_size > 0) {
     model.ffn_hidden_size = kFfnPerRank * parallel.tensor_size;
   }

@@ -366,12 +366,12 @@ TEST(Rules, ExpertTensorRanksShareTheBias) {
 TEST(Rules, TensorRanksShareWidths) {
   EXPECT_EQ(broken_by([](Config& c) {
               c.parallel.tensor_size = 4;
-              c.model.vocab_size = 258;
+              c.model.vocab_size = 3;
               c.moe.shared_expert_ffn_hidden_size = 50;
               c.moe.first_dense_layers = 1;
               c.model.ffn_hidden_size = 30;
             }),
-            (Lines{"model.vocab_size (258) must be a multiple of parallel.tensor_size (4)",
+            (Lines{"model.vocab_size (3) must be at least parallel.tensor_size (4)",
                    "model.ffn_hidden_size (30) must be a multiple of parallel.tensor_size (4)",
                    "moe.shared_expert_ffn_hidden_size (50) must be a multiple of "
                    "parallel.tensor_size (4)"}));

@@ -79,6 +79,7 @@ void draw_attention(Draws& draws, Config& config) {
   model.num_attention_heads = 4 * draws.number("heads x4", {1, 2});
   model.num_query_groups = draws.number("key heads", {1, 2, 4});
   model.tie_embeddings = draws.flag("tied");
+  model.vocab_size = draws.number("vocabulary", {16, 17, 23});
   model.mlp_bias = draws.flag("mlp bias");
   AttentionConfig& attention = config.attention;
   attention.qkv_bias = draws.flag("qkv bias");

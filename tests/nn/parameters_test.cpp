@@ -277,6 +277,10 @@ TEST(Parameter, RefusesDeclarationsThatCannotBe) {
             "layers.0.weight: dim 0 of size 4 cannot be cut evenly over 3 ep ranks");
   EXPECT_EQ(declare({6, 7}, Family::kExpert, Placement::sharded(1, 0)),
             "layers.0.weight: dim 1 of size 7 cannot be cut evenly over 2 etp ranks");
+  ParameterSpec uneven = spec_of({1, 7}, Family::kDense, Placement::sharded(0, 0));
+  uneven.may_be_uneven = true;
+  EXPECT_EQ(refusal([&] { Parameter(uneven, *groups); }),
+            "layers.0.weight: dim 0 of size 1 cannot be cut over 2 tp ranks");
   EXPECT_EQ(declare({4}, Family::kDense, Placement::sharded(1, 0)),
             "layers.0.weight: there is no dim 1 to cut in shape [4]");
   EXPECT_EQ(declare({4}, Family::kDense, Placement::sharded(-1, 0)),
