@@ -53,6 +53,43 @@ std::optional<TilingFault> find_overlap(const std::vector<Box>& boxes) {
   return std::nullopt;
 }
 
+// Adds the boxes of [begin, end) of the tensor that `outer` (indices of the dims before) leaves of
+// `shape`.
+void add_boxes_of_range(const std::vector<int64_t>& shape, const std::vector<int64_t>& outer,
+                        int64_t begin, int64_t end, std::vector<Box>& boxes) {
+  if (begin >= end) {
+    return;
+  }
+  const size_t dim = outer.size();
+  int64_t row = 1;
+  for (size_t inner = dim + 1; inner < shape.size(); ++inner) {
+    row *= shape[inner];
+  }
+  const int64_t first_whole = (begin + row - 1) / row;
+  const int64_t end_whole = end / row;
+  const auto add_within = [&](int64_t index, int64_t from, int64_t to) {
+    std::vector<int64_t> fixed = outer;
+    fixed.push_back(index);
+    add_boxes_of_range(shape, fixed, from - index * row, to - index * row, boxes);
+  };
+  if (first_whole > end_whole) {  // within one row
+    add_within(end_whole, begin, end);
+    return;
+  }
+  add_within(first_whole - 1, begin, first_whole * row);
+  if (first_whole < end_whole) {
+    Box whole = {outer, std::vector<int64_t>(dim, 1)};
+    whole.start.push_back(first_whole);
+    whole.shape.push_back(end_whole - first_whole);
+    for (size_t inner = dim + 1; inner < shape.size(); ++inner) {
+      whole.start.push_back(0);
+      whole.shape.push_back(shape[inner]);
+    }
+    boxes.push_back(std::move(whole));
+  }
+  add_within(end_whole, end_whole * row, end);
+}
+
 }  // namespace
 
 int64_t Box::numel() const {
@@ -110,6 +147,12 @@ void for_each_run(const Box& overlap, const Box& a, const Box& b,
       return;
     }
   }
+}
+
+std::vector<Box> boxes_of_range(const std::vector<int64_t>& shape, int64_t begin, int64_t end) {
+  std::vector<Box> boxes;
+  add_boxes_of_range(shape, {}, begin, end, boxes);
+  return boxes;
 }
 
 std::optional<TilingFault> find_tiling_fault(const std::vector<int64_t>& global_shape,

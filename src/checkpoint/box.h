@@ -26,6 +26,10 @@ std::optional<Box> intersect(const Box& a, const Box& b);
 void for_each_run(const Box& overlap, const Box& a, const Box& b,
                   const std::function<void(int64_t in_a, int64_t in_b, int64_t count)>& visit);
 
+// The elements [begin, end) of a tensor in row-major order as boxes, in that order, each of whose
+// elements follow one another: at most 2 x dims - 1 of them.
+std::vector<Box> boxes_of_range(const std::vector<int64_t>& shape, int64_t begin, int64_t end);
+
 // What keeps the boxes from holding each element of a tensor exactly once: `first` and `second`
 // overlap, or `first` reaches outside (then second == first), or the total falls short (both
 // kNone).

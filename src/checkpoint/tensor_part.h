@@ -23,14 +23,15 @@ struct TensorPart {
   int64_t replica_index = 0;
 };
 
-// One part per logical parameter (its master values) and per buffer, by its own name.
-// After loading into them, call publish_master() on every storage. The parts share memory with
-// `parameters` and must not outlive it.
+// The master values of every logical parameter and the buffers, by their own names; of parameters
+// whose masters are sharded, what this rank owns. After loading into them, call
+// publish_parameters(). The parts share memory with `parameters` and must not outlive it.
 std::vector<TensorPart> model_parts(const Parameters& parameters);
 
-// One part per logical parameter out of tensors that lie like the storages, such as an optimizer's
-// moments: `tensors[i]` has the size of storages()[i]->master, and the parts are called
-// "<prefix><parameter>", as in "optimizer.first_moment.layers.0.attention.q".
+// What this rank owns of every logical parameter, out of tensors that lie like the storages, such
+// as an optimizer's moments: `tensors[i]` has all elements of storages()[i] or the owned ones, and
+// the parts are called "<prefix><parameter>", as in "optimizer.first_moment.layers.0.attention.q".
+// Owned elements that are no box of their parameter make several parts.
 // Throws ShapeError, naming the first parameter of the storage, when a tensor is missing or of
 // another size.
 std::vector<TensorPart> storage_parts(const Parameters& parameters, const std::string& prefix,

@@ -343,11 +343,6 @@ std::string no_pipeline_layout_yet(const Config& config) {
                 "parallel.pipeline_layout must be empty: pipeline parallelism is not built yet");
 }
 
-std::string no_data_sharding_yet(const Config& config) {
-  return unless(config.parallel.data_sharding == DataSharding::kNone,
-                "parallel.data_sharding must be none: sharded optimizers are not built yet");
-}
-
 std::string no_call_verification_yet(const Config& config) {
   return unless(!config.parallel.verify_calls,
                 "parallel.verify_calls must be false: it is not built yet");
@@ -760,7 +755,6 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       no_virtual_pipeline_yet(config),
       no_context_parallelism_yet(config),
       no_pipeline_layout_yet(config),
-      no_data_sharding_yet(config),
       no_call_verification_yet(config),
       no_asynchronous_checkpoints_yet(config),
       no_recompute_by_module_yet(config),

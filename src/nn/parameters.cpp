@@ -137,6 +137,10 @@ Parameter::Parameter(ParameterSpec spec, const Groups& groups)
   if (!is_cut) {
     count_along(tensor_axis);
   }
+  if (spec_.tensor.kind == PlacementKind::kInvariant) {
+    num_gradient_groups_ = mesh.size(tensor_axis);
+    gradient_group_index_ = mesh.coordinate(groups.rank(), tensor_axis);
+  }
 }
 
 int64_t Parameter::local_numel() const {
@@ -169,12 +173,80 @@ at::Tensor Parameter::initial_values(uint64_t seed, at::ScalarType dtype) const 
   return values;
 }
 
+namespace {
+
+std::vector<GradientRun> gradient_runs_of(const std::vector<Parameter>& pieces) {
+  std::vector<GradientRun> runs;
+  int64_t end = 0;
+  for (const Parameter& piece : pieces) {
+    const int64_t begin = end;
+    end += piece.local_numel();
+    if (!runs.empty() && runs.back().group == piece.gradient_group()) {
+      runs.back().elements.end = end;
+    } else {
+      runs.push_back({piece.gradient_group(), {begin, end}});
+    }
+  }
+  return runs;
+}
+
+// The elements of `kept` (flat ranges of the storage, rising), piece by piece.
+std::vector<PieceRange> cut_by_piece(const std::vector<Parameter>& pieces,
+                                     const std::vector<ShardRange>& kept) {
+  std::vector<PieceRange> ranges;
+  int64_t in_list = 0;
+  int64_t end = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const int64_t begin = end;
+    end += pieces[i].local_numel();
+    for (const ShardRange& range : kept) {
+      const ShardRange both = {std::max(range.begin, begin), std::min(range.end, end)};
+      if (both.size() > 0) {
+        ranges.push_back({i, {both.begin - begin, both.end - begin}, both.begin, in_list});
+        in_list += both.size();
+      }
+    }
+  }
+  return ranges;
+}
+
+// A copy of the master's owned elements, end to end.
+at::Tensor owned_elements(const ParameterStorage& storage) {
+  at::Tensor elements = at::empty({storage.num_owned()}, storage.master.options());
+  for (const PieceRange& range : storage.owned) {
+    elements.narrow(0, range.in_list, range.size())
+        .copy_(storage.master.view({-1}).narrow(0, range.in_storage, range.size()));
+  }
+  return elements;
+}
+
+std::vector<PieceRange> shares_of(const ParameterStorage& storage, const Groups& groups) {
+  std::vector<ShardRange> kept;
+  for (const GradientRun& run : storage.gradient_runs) {
+    const Group& group = groups[run.group];
+    const ShardRange share = shard_range(run.elements.size(), group.size(), group.rank());
+    kept.push_back({run.elements.begin + share.begin, run.elements.begin + share.end});
+  }
+  return cut_by_piece(storage.pieces, kept);
+}
+
+}  // namespace
+
 at::Tensor ParameterStorage::piece(const at::Tensor& whole, size_t i) const {
   int64_t offset = 0;
   for (size_t before = 0; before < i; ++before) {
     offset += pieces[before].local_numel();
   }
   return whole.view({-1}).narrow(0, offset, pieces[i].local_numel()).view(pieces[i].local_shape());
+}
+
+int64_t ParameterStorage::num_owned() const {
+  return owned.empty() ? 0 : owned.back().in_list + owned.back().size();
+}
+
+at::Tensor ParameterStorage::owned_of(const at::Tensor& values, const PieceRange& range) const {
+  const bool is_whole = values.numel() == leaf.numel();
+  return values.view({-1}).narrow(0, is_whole ? range.in_storage : range.in_list, range.size());
 }
 
 void ParameterStorage::absorb_gradient() {
@@ -191,14 +263,22 @@ void ParameterStorage::absorb_gradient() {
 }
 
 void ParameterStorage::publish_master() {
-  if (leaf.scalar_type() != master.scalar_type()) {
-    const at::NoGradGuard no_grad;
-    leaf.copy_(master);
+  if (leaf.scalar_type() == master.scalar_type()) {
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  for (const PieceRange& range : owned) {
+    owned_of(leaf, range).copy_(owned_of(master, range));
   }
 }
 
-Parameters::Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed, FirstValues first_values)
-    : groups_(groups), dtypes_(dtypes), seed_(seed), first_values_(first_values) {}
+Parameters::Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed, FirstValues first_values,
+                       DataSharding sharding)
+    : groups_(groups),
+      dtypes_(dtypes),
+      seed_(seed),
+      first_values_(first_values),
+      sharding_(sharding) {}
 
 at::Tensor Parameters::first_values_of(const Parameter& piece) const {
   switch (first_values_) {
@@ -243,6 +323,13 @@ at::Tensor Parameters::declare(std::vector<ParameterSpec> pieces,
   storage->leaf =
       dtypes_.is_mixed() ? storage->master.to(dtypes_.compute) : storage->master.detach();
   storage->leaf.set_requires_grad(true);
+  storage->gradient_runs = gradient_runs_of(storage->pieces);
+  storage->shares = shares_of(*storage, groups_);
+  storage->owned = is_sharded() ? storage->shares
+                                : cut_by_piece(storage->pieces, {{0, storage->master.numel()}});
+  if (!has_whole_masters()) {
+    storage->master = owned_elements(*storage);
+  }
   storages_.push_back(std::move(storage));
   return storages_.back()->leaf;
 }

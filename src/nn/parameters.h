@@ -67,6 +67,10 @@ class Parameter {
   // Which of them this rank is, from 0 up, and whether it is the first.
   int64_t replica_index() const { return replica_index_; }
   bool is_first_replica() const { return replica_index_ == 0; }
+  // How many gradient groups hold the very same elements and so come to equal gradients, as the tp
+  // ranks do for a kInvariant parameter; and which of them is this rank's.
+  int64_t num_gradient_groups() const { return num_gradient_groups_; }
+  int64_t gradient_group_index() const { return gradient_group_index_; }
 
   // Initial values of the local part. [local_shape] of the given dtype.
   at::Tensor initial_values(uint64_t seed, at::ScalarType dtype) const;
@@ -77,6 +81,8 @@ class Parameter {
   std::vector<int64_t> local_shape_;
   int64_t num_replicas_ = 1;
   int64_t replica_index_ = 0;
+  int64_t num_gradient_groups_ = 1;
+  int64_t gradient_group_index_ = 0;
 };
 
 // Arithmetic of a run: what the model computes in, and what the optimizer keeps.
@@ -91,21 +97,51 @@ struct Dtypes {
   static Dtypes of(Precision precision);
 };
 
+// Consecutive elements of one piece of a storage.
+struct PieceRange {
+  size_t piece = 0;
+  ShardRange elements = {0, 0};  // flat, within the piece
+  int64_t in_storage = 0;        // flat index of the first in the storage
+  int64_t in_list = 0;           // and among the elements of all ranges of its list
+
+  int64_t size() const { return elements.size(); }
+};
+
+// Neighbouring pieces of a storage with one gradient_group().
+struct GradientRun {
+  GroupName group;
+  ShardRange elements;  // flat, in the storage
+};
+
 // One local buffer that holds one or several logical parameters end to end, so that one GEMM serves
 // them. The model multiplies with `leaf`; the optimizer works on `master` and `gradient`.
 struct ParameterStorage {
   std::vector<Parameter> pieces;  // in order, end to end
-  at::Tensor leaf;                // compute dtype, requires grad
-  at::Tensor master;              // master dtype; shares memory with `leaf` unless mixed
-  at::Tensor gradient;  // master dtype, summed over micro-batches; undefined before the first
+  std::vector<GradientRun> gradient_runs;
+  // Of each gradient run, this rank's shard_range over its gradient group: the ranks of the group
+  // have each element of the run once.
+  std::vector<PieceRange> shares;
+  // What this rank's optimizer updates: `shares` where it is sharded, else every piece whole.
+  std::vector<PieceRange> owned;
+  at::Tensor leaf;  // compute dtype, requires grad
+  // Master dtype. Unless mixed it shares memory with `leaf`; mixed and sharded it holds the owned
+  // elements alone, [num_owned].
+  at::Tensor master;
+  // Master dtype, shaped like `leaf`, summed over micro-batches; undefined before the first.
+  // Reduced and sharded, only the owned elements are the sum over ranks.
+  at::Tensor gradient;
 
-  // The part of `whole` (leaf, master, gradient, or any tensor of their size) that holds piece i,
-  // in its local shape. A view.
+  // The part of `whole` (any tensor with all elements of the storage) that holds piece i, in its
+  // local shape. A view.
   at::Tensor piece(const at::Tensor& whole, size_t i) const;
+  int64_t num_owned() const;
+  // The part of `values` that holds an owned range; `values` has all elements of the storage or the
+  // owned ones alone. [range.size()], a view.
+  at::Tensor owned_of(const at::Tensor& values, const PieceRange& range) const;
 
   // Adds leaf.grad() to `gradient` and drops it.
   void absorb_gradient();
-  // Writes the master values into `leaf`, where they are two tensors.
+  // Writes the owned master values into `leaf`, where they are two tensors.
   void publish_master();
 };
 
@@ -129,7 +165,8 @@ enum class FirstValues {
 class Parameters {
  public:
   Parameters(const Groups& groups, Dtypes dtypes, uint64_t seed,
-             FirstValues first_values = FirstValues::kInitial);
+             FirstValues first_values = FirstValues::kInitial,
+             DataSharding sharding = DataSharding::kNone);
 
   // Declares logical parameters that share one buffer, and returns the leaf in `local_shape`
   // (its elements: the pieces end to end). Throws ConfigError when a cut dim does not divide
@@ -145,6 +182,9 @@ class Parameters {
 
   const Groups& groups() const { return groups_; }
   const Dtypes& dtypes() const { return dtypes_; }
+  bool is_sharded() const { return sharding_ != DataSharding::kNone; }
+  // Whether every rank has the master values of all elements it computes with.
+  bool has_whole_masters() const { return !is_sharded() || !dtypes_.is_mixed(); }
   int64_t logical_numel() const;  // over all ranks, each logical parameter once
 
  private:
@@ -155,6 +195,7 @@ class Parameters {
   Dtypes dtypes_;
   uint64_t seed_;
   FirstValues first_values_;
+  DataSharding sharding_;
   std::vector<std::unique_ptr<ParameterStorage>> storages_;
   std::vector<Buffer> buffers_;
 };

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include "ops/adamw.h"
-#include "optim/piece_runs.h"
 
 namespace switchyard {
 namespace {
@@ -16,7 +15,8 @@ constexpr Site kGradientScale{"adamw.gradient_scale", Purpose::kGradient};
 AdamW::AdamW(Parameters& parameters, const OptimizerConfig& settings)
     : parameters_(parameters), settings_(settings) {
   for (const auto& storage : parameters.storages()) {
-    moments_.push_back({at::zeros_like(storage->master), at::zeros_like(storage->master)});
+    const auto zeros = [&] { return at::zeros({storage->num_owned()}, storage->master.options()); };
+    moments_.push_back({zeros(), zeros()});
   }
 }
 
@@ -34,11 +34,12 @@ void AdamW::step(double lr, double gradient_scale, std::optional<double> weight_
   for (size_t i = 0; i < moments_.size(); ++i) {
     const ParameterStorage& storage = *parameters_.storages()[i];
     const AdamWMoments& moments = moments_[i];
-    for (const auto& run : piece_runs(
-             storage, [](const Parameter& piece) { return piece.spec().has_weight_decay; })) {
-      options.weight_decay = run.property ? weight_decay.value_or(settings_.weight_decay) : 0;
-      adamw_step({run.of(storage.master), run.of(storage.gradient), run.of(moments.first),
-                  run.of(moments.second), has_copy ? run.of(storage.leaf) : at::Tensor()},
+    for (const PieceRange& range : storage.owned) {
+      const bool has_decay = storage.pieces[range.piece].spec().has_weight_decay;
+      options.weight_decay = has_decay ? weight_decay.value_or(settings_.weight_decay) : 0;
+      const auto owned_of = [&](const at::Tensor& all) { return storage.owned_of(all, range); };
+      adamw_step({owned_of(storage.master), owned_of(storage.gradient), owned_of(moments.first),
+                  owned_of(moments.second), has_copy ? owned_of(storage.leaf) : at::Tensor()},
                  options);
     }
   }

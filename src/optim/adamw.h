@@ -11,8 +11,7 @@
 
 namespace switchyard {
 
-// The moments of one storage: master dtype, shaped like its master, so that ParameterStorage::piece
-// cuts them into logical parameters as it cuts the master.
+// The moments of one storage's owned elements: [num_owned], master dtype; owned_of() cuts them.
 struct AdamWMoments {
   at::Tensor first;
   at::Tensor second;
@@ -26,9 +25,10 @@ class AdamW {
   // decay. Moments start at zero. `parameters` must be complete and outlive the optimizer.
   AdamW(Parameters& parameters, const OptimizerConfig& settings);
 
-  // One step on reduced gradients, of which none may be undefined; writes the leaves as well.
-  // `weight_decay` takes the place of the settings' where it is given. Not collective: replicas
-  // compute the same. Deterministic, whatever the number of threads.
+  // One step on the owned elements of reduced gradients, of which none may be undefined; writes
+  // those of the leaves as well. Follow it with publish_parameters() where the optimizer is
+  // sharded. `weight_decay` takes the place of the settings' where it is given. Not collective:
+  // replicas compute the same. Deterministic, whatever the number of threads.
   void step(double lr, double gradient_scale, std::optional<double> weight_decay = std::nullopt);
 
   // What a checkpoint holds beside the weights: moments[i] belongs to parameters.storages()[i].

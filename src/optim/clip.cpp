@@ -8,34 +8,23 @@
 
 #include "base/error.h"
 #include "ops/adamw.h"
-#include "optim/piece_runs.h"
 
 namespace switchyard {
 namespace {
 
 constexpr Site kNormSite{"clip.norm", Purpose::kStatistics};
 
-// The replicas of a piece, and which of them this rank has.
-struct Replica {
-  int64_t index;
-  int64_t count;
-  bool operator==(const Replica&) const = default;
-};
-
-Replica replica_of(const Parameter& piece) {
-  return {piece.replica_index(), piece.num_replicas()};
-}
-
 }  // namespace
 
 double gradient_norm(const Parameters& parameters, bool is_loss_finite) {
   double sum = is_loss_finite ? 0 : std::numeric_limits<double>::quiet_NaN();
   for (const auto& storage : parameters.storages()) {
-    for (const auto& run : piece_runs(*storage, replica_of)) {
-      const at::Tensor gradient = run.of(storage->gradient);
-      const ShardRange share =
-          shard_range(gradient.numel(), run.property.count, run.property.index);
-      sum += sum_of_squares(gradient.slice(0, share.begin, share.end));
+    for (const PieceRange& range : storage->shares) {
+      const Parameter& piece = storage->pieces[range.piece];
+      const ShardRange part =
+          shard_range(range.size(), piece.num_gradient_groups(), piece.gradient_group_index());
+      const at::Tensor gradient = storage->gradient.view({-1});
+      sum += sum_of_squares(gradient.narrow(0, range.in_storage + part.begin, part.size()));
     }
   }
   const at::Tensor total = at::full({1}, sum, at::kDouble);

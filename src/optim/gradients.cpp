@@ -1,14 +1,11 @@
 #include "optim/gradients.h"
 
-#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-
-#include "optim/piece_runs.h"
 
 namespace switchyard {
 namespace {
@@ -25,50 +22,7 @@ constexpr GroupAndSite kReductions[] = {
     {GroupName::kExpertData, {"gradients.expert", Purpose::kGradient}},
 };
 
-constexpr int64_t kInPlaceShare = 16;
-
-using Bucket = std::vector<at::Tensor>;  // flat views into gradients
-
-int64_t bytes_of(const at::Tensor& tensor) {
-  return static_cast<int64_t>(tensor.nbytes());
-}
-
-// The gradients that `group` sums, as flat views.
-std::vector<at::Tensor> gradients_of(Parameters& parameters, GroupName group) {
-  std::vector<at::Tensor> found;
-  for (const auto& storage : parameters.storages()) {
-    for (const auto& run : piece_runs(*storage, std::mem_fn(&Parameter::gradient_group))) {
-      if (run.property == group) {
-        found.push_back(run.of(storage->gradient));
-      }
-    }
-  }
-  return found;
-}
-
-std::vector<Bucket> fill_buckets(const std::vector<at::Tensor>& gradients, int64_t bucket_bytes) {
-  std::vector<Bucket> buckets;
-  Bucket open;
-  int64_t open_bytes = 0;
-  for (const at::Tensor& gradient : gradients) {
-    if (bytes_of(gradient) >= bucket_bytes / kInPlaceShare) {
-      buckets.push_back({gradient});
-      continue;
-    }
-    if (open_bytes + bytes_of(gradient) > bucket_bytes) {
-      buckets.push_back(std::exchange(open, {}));
-      open_bytes = 0;
-    }
-    open.push_back(gradient);
-    open_bytes += bytes_of(gradient);
-  }
-  if (!open.empty()) {
-    buckets.push_back(std::move(open));
-  }
-  return buckets;
-}
-
-// A bucket on its way.
+// A bucket on its way, to be summed whole on every rank.
 class Reduction {
  public:
   Reduction(Bucket bucket, const Group& group, const Site& site)
@@ -94,6 +48,28 @@ class Reduction {
   PendingCollective pending_;
 };
 
+void all_reduce(std::vector<Bucket> buckets, const Group& group, const Site& site) {
+  std::optional<Reduction> travelling;
+  for (Bucket& bucket : buckets) {
+    Reduction next(std::move(bucket), group, site);
+    if (travelling) {
+      travelling->finish();
+    }
+    travelling.emplace(std::move(next));
+  }
+  if (travelling) {
+    travelling->finish();
+  }
+}
+
+void reduce_scatter(std::vector<Bucket> buckets, const Group& group, const Site& site) {
+  for (Bucket& bucket : buckets) {
+    const at::Tensor sum = group.reduce_scatter_rows(pack_by_rank(bucket, group.size()),
+                                                     counts_by_rank(bucket, group.size()), site);
+    unpack_of_rank(sum, bucket, group.size(), group.rank());
+  }
+}
+
 }  // namespace
 
 void absorb_gradients(Parameters& parameters) {
@@ -107,24 +83,20 @@ void reduce_gradients(Parameters& parameters, int64_t bucket_bytes) {
   const at::NoGradGuard no_grad;
   for (const auto& storage : parameters.storages()) {
     if (!storage->gradient.defined()) {
-      storage->gradient = at::zeros_like(storage->master);
+      storage->gradient = at::zeros(storage->leaf.sizes(), storage->master.options());
     }
   }
+  const auto gradient_of = [](const ParameterStorage& storage) { return storage.gradient; };
   for (const auto& [name, site] : kReductions) {
     const Group& group = parameters.groups()[name];
     if (group.size() == 1) {
       continue;
     }
-    std::optional<Reduction> travelling;
-    for (Bucket& bucket : fill_buckets(gradients_of(parameters, name), bucket_bytes)) {
-      Reduction next(std::move(bucket), group, site);
-      if (travelling) {
-        travelling->finish();
-      }
-      travelling.emplace(std::move(next));
-    }
-    if (travelling) {
-      travelling->finish();
+    std::vector<Bucket> buckets = buckets_of(parameters, name, gradient_of, bucket_bytes);
+    if (parameters.is_sharded()) {
+      reduce_scatter(std::move(buckets), group, site);
+    } else {
+      all_reduce(std::move(buckets), group, site);
     }
   }
 }

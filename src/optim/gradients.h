@@ -3,31 +3,30 @@
 #include <cstdint>
 
 #include "nn/parameters.h"
+#include "optim/buckets.h"
 
 namespace switchyard {
 
 // Adds every leaf's gradient to its storage's gradient and drops it; after each backward pass.
 void absorb_gradients(Parameters& parameters);
 
-constexpr int64_t kGradientBucketBytes = int64_t{16} << 20;
-
 // Sums each piece's gradient, in place, over its gradient_group(): the ranks that hold the same
 // elements and saw other tokens. The loss is already divided by the global weight, so the sum is
-// the gradient; nothing is averaged.
+// the gradient; nothing is averaged. Where the optimizer is sharded a rank gets the sum of its
+// owned elements only (the same bits), and the others are undefined.
 //
 // A storage that no token of this rank reached counts as zeros and still takes part: which
 // collectives run, and over which bytes, follows from the declarations alone. Afterwards every
 // gradient is defined.
 //
-// Gradients of at least bucket_bytes / 16 are reduced where they are; smaller ones are packed, per
-// group, into buckets of at most bucket_bytes, one collective each. The next bucket is packed while
-// one travels. A group of one rank copies nothing. (8 million fp32 elements over 2 ranks on 2
-// cores: in tensors of 1000 740 ms unpacked, 74 packed; of 64,000 250 and 27; of a million 30
-// and 32.)
+// Small gradients are packed into buckets (buckets_of), one collective each; the next bucket is
+// packed while one travels. A group of one rank copies nothing. (8 million fp32 elements over 2
+// ranks on 2 cores: in tensors of 1000 740 ms unpacked, 74 packed; of 64,000 250 and 27; of a
+// million 30 and 32.)
 //
 // Collective over the world, between pipeline stages excepted. Deterministic: the order of every
 // sum is fixed by the declarations.
-void reduce_gradients(Parameters& parameters, int64_t bucket_bytes = kGradientBucketBytes);
+void reduce_gradients(Parameters& parameters, int64_t bucket_bytes = kBucketBytes);
 
 // Forgets all gradients; after the optimizer step.
 void clear_gradients(Parameters& parameters);

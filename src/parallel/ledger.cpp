@@ -14,6 +14,8 @@ std::string_view to_string(Purpose purpose) {
       return "combine";
     case Purpose::kGradient:
       return "gradient";
+    case Purpose::kParameters:
+      return "parameters";
     case Purpose::kStatistics:
       return "statistics";
     case Purpose::kCheckpoint:

@@ -14,6 +14,7 @@ enum class Purpose {
   kDispatch,
   kCombine,
   kGradient,
+  kParameters,
   kStatistics,
   kCheckpoint,
   kControl

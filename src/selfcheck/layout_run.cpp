@@ -11,6 +11,7 @@
 #include "model/language_model.h"
 #include "optim/adamw.h"
 #include "optim/gradients.h"
+#include "optim/publish.h"
 #include "parallel/launch.h"
 #include "train/train_step.h"
 
@@ -133,7 +134,8 @@ LayoutRunSites sites_of(const Ledger& ledger) {
 void run_rank(const LayoutRun& run, const Groups& groups, LogicalTensors& result) {
   const Config& config = run.config;
   Parameters parameters(groups, Dtypes::of(config.train.precision),
-                        static_cast<uint64_t>(config.run.seed));
+                        static_cast<uint64_t>(config.run.seed), FirstValues::kInitial,
+                        config.parallel.data_sharding);
   LanguageModel model(parameters, config);
   randomize_constant_parameters(parameters);
   AdamW optimizer(parameters, config.optimizer);
@@ -205,18 +207,20 @@ void randomize_constant_parameters(Parameters& parameters) {
   constexpr uint64_t kSeed = 11;
   const at::NoGradGuard no_grad;
   for (const auto& storage : parameters.storages()) {
-    for (size_t i = 0; i < storage->pieces.size(); ++i) {
-      ParameterSpec spec = storage->pieces[i].spec();
+    for (const PieceRange& range : storage->owned) {
+      ParameterSpec spec = storage->pieces[range.piece].spec();
       if (spec.init.kind == Init::Kind::kNormal) {
         continue;
       }
       const bool is_ones = spec.init.kind == Init::Kind::kOnes;
       spec.init = Init::normal(is_ones ? 0.2 : 0.5);
-      at::Tensor piece = storage->piece(storage->master, i);
-      piece.add_(Parameter(spec, parameters.groups()).initial_values(kSeed, piece.scalar_type()));
+      const at::Tensor values =
+          Parameter(spec, parameters.groups()).initial_values(kSeed, storage->master.scalar_type());
+      storage->owned_of(storage->master, range)
+          .add_(values.view({-1}).slice(0, range.elements.begin, range.elements.end));
     }
-    storage->publish_master();
   }
+  publish_parameters(parameters);
 }
 
 }  // namespace switchyard

@@ -8,6 +8,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "checkpoint/tensor_part.h"
+
 namespace switchyard {
 
 void LogicalTensors::add(const std::string& name, const std::vector<int64_t>& shape,
@@ -36,23 +38,32 @@ void LogicalTensors::add_whole(const std::string& name, const at::Tensor& value)
   add(name, value.sizes().vec(), std::vector<int64_t>(static_cast<size_t>(value.dim()), 0), value);
 }
 
-void LogicalTensors::add_pieces(const Parameters& parameters, const std::string& prefix,
-                                at::Tensor ParameterStorage::*whole) {
+void LogicalTensors::add_owned(const Parameters& parameters, const std::string& prefix,
+                               at::Tensor ParameterStorage::*values) {
+  std::vector<at::Tensor> tensors;
   for (const auto& storage : parameters.storages()) {
-    for (size_t i = 0; i < storage->pieces.size(); ++i) {
-      const Parameter& piece = storage->pieces[i];
-      add(prefix + piece.name(), piece.spec().shape, piece.local_start(),
-          storage->piece((*storage).*whole, i));
-    }
+    tensors.push_back((*storage).*values);
+  }
+  for (const TensorPart& part : storage_parts(parameters, prefix, tensors)) {
+    add(part.name, part.global_shape, part.start, part.values);
   }
 }
 
 void LogicalTensors::add_gradients(const Parameters& parameters) {
-  add_pieces(parameters, "grad.", &ParameterStorage::gradient);
+  add_owned(parameters, "grad.", &ParameterStorage::gradient);
 }
 
 void LogicalTensors::add_weights(const Parameters& parameters) {
-  add_pieces(parameters, "weight.", &ParameterStorage::master);
+  for (const auto& storage : parameters.storages()) {
+    for (size_t i = 0; i < storage->pieces.size(); ++i) {
+      const Parameter& piece = storage->pieces[i];
+      add("weight." + piece.name(), piece.spec().shape, piece.local_start(),
+          storage->piece(storage->leaf.detach(), i));
+    }
+  }
+  if (parameters.dtypes().is_mixed()) {
+    add_owned(parameters, "master.", &ParameterStorage::master);
+  }
   for (const Buffer& buffer : parameters.buffers()) {
     add_whole("buffer." + buffer.name, buffer.tensor);
   }

@@ -21,8 +21,10 @@ class LogicalTensors {
            const std::vector<int64_t>& start, const at::Tensor& local);
   void add_whole(const std::string& name, const at::Tensor& value);  // every rank holds all of it
 
-  // The gradient (as "grad.NAME") or master (as "weight.NAME") of every parameter, and the buffers.
+  // The gradient of every parameter, of what this rank owns, as "grad.NAME".
   void add_gradients(const Parameters& parameters);
+  // Every parameter as the model reads it, "weight.NAME"; its master values where they are others,
+  // "master.NAME"; the buffers, "buffer.NAME".
   void add_weights(const Parameters& parameters);
 
   // What is wrong with the parts themselves: elements nobody added, replicas that differ.
@@ -30,8 +32,8 @@ class LogicalTensors {
   const std::map<std::string, at::Tensor>& values() const { return values_; }
 
  private:
-  void add_pieces(const Parameters& parameters, const std::string& prefix,
-                  at::Tensor ParameterStorage::*whole);
+  void add_owned(const Parameters& parameters, const std::string& prefix,
+                 at::Tensor ParameterStorage::*values);
 
   mutable std::mutex mutex_;
   std::map<std::string, at::Tensor> values_;

@@ -13,9 +13,10 @@ struct Kind {
   const char* words;
 };
 constexpr std::array kKinds{
-    Kind{"grad.", "gradients, first step"},      Kind{"weight.", "weights, after three steps"},
-    Kind{"buffer.", "selection biases"},         Kind{"load.", "tokens per expert"},
-    Kind{"grad_norm.", "norms of the gradient"}, Kind{"", "losses and their terms"},
+    Kind{"grad.", "gradients, first step"}, Kind{"weight.", "weights, after three steps"},
+    Kind{"master.", "their master values"}, Kind{"buffer.", "selection biases"},
+    Kind{"load.", "tokens per expert"},     Kind{"grad_norm.", "norms of the gradient"},
+    Kind{"", "losses and their terms"},
 };
 
 size_t kind_of(const std::string& name) {

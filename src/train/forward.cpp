@@ -50,8 +50,9 @@ std::map<std::string, at::Tensor> logical_gradients(const Parameters& parameters
   std::map<std::string, at::Tensor> gradients;
   for (const auto& storage : parameters.storages()) {
     for (size_t i = 0; i < storage->pieces.size(); ++i) {
-      const at::Tensor& whole =
-          storage->gradient.defined() ? storage->gradient : at::zeros_like(storage->master);
+      const at::Tensor& whole = storage->gradient.defined()
+                                    ? storage->gradient
+                                    : at::zeros_like(storage->leaf, storage->master.options());
       gradients[storage->pieces[i].name()] = storage->piece(whole, i);
     }
   }

@@ -4,6 +4,7 @@
 #include "config/settings.h"
 #include "hub/hf_settings.h"
 #include "hub/origin.h"
+#include "optim/publish.h"
 
 namespace switchyard {
 namespace {
@@ -103,9 +104,7 @@ std::filesystem::path load_weights(ModelSource& source, Parameters& parameters,
   } else {
     source.record = load_checkpoint(source.path, parts, world, options);
   }
-  for (const auto& storage : parameters.storages()) {
-    storage->publish_master();
-  }
+  publish_parameters(parameters);
   return path;
 }
 

@@ -23,10 +23,16 @@ class Pieces {
   Pieces(const Parameters& parameters, at::Tensor ParameterStorage::*which) {
     std::vector<int64_t> flags;
     for (const auto& storage : parameters.storages()) {
-      for (size_t i = 0; i < storage->pieces.size(); ++i) {
-        names_.push_back(storage->pieces[i].name());
-        const at::Tensor piece = storage->piece((*storage).*which, i);
-        flags.push_back(std::isfinite(sum_of_squares(piece)) ? 0 : 1);
+      const size_t first = flags.size();
+      for (const Parameter& piece : storage->pieces) {
+        names_.push_back(piece.name());
+        flags.push_back(0);
+      }
+      for (const PieceRange& range : storage->owned) {
+        const at::Tensor values = storage->owned_of((*storage).*which, range);
+        if (!std::isfinite(sum_of_squares(values))) {
+          flags[first + range.piece] = 1;
+        }
       }
     }
     flags_ = at::tensor(flags, at::kLong);

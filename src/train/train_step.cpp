@@ -10,6 +10,7 @@
 
 #include "optim/clip.h"
 #include "optim/gradients.h"
+#include "optim/publish.h"
 #include "train/non_finite.h"
 
 namespace switchyard {
@@ -168,6 +169,7 @@ StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& opti
   if (std::isfinite(outcome.grad_norm)) {
     optimizer.step(rates.learning_rate, clip_coefficient(outcome.grad_norm, rates.clip_grad_norm),
                    rates.weight_decay);
+    publish_parameters(parameters);
     model.update_expert_biases(outcome.tokens_per_expert);
   } else {
     outcome.skipped = describe_non_finite(parameters, outcome);

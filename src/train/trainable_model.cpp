@@ -1,6 +1,7 @@
 #include "train/trainable_model.h"
 
 #include "base/error.h"
+#include "optim/publish.h"
 
 namespace switchyard {
 namespace {
@@ -17,17 +18,11 @@ void append(std::vector<TensorPart>& all, std::vector<TensorPart> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-void publish_masters(Parameters& parameters) {
-  for (const auto& storage : parameters.storages()) {
-    storage->publish_master();
-  }
-}
-
 }  // namespace
 
 TrainableModel::TrainableModel(const Config& config, const Groups& groups, FirstValues first_values)
     : parameters(groups, Dtypes::of(config.train.precision), static_cast<uint64_t>(config.run.seed),
-                 first_values),
+                 first_values, config.parallel.data_sharding),
       model(parameters, config),
       optimizer(parameters, config.optimizer) {}
 
@@ -41,7 +36,7 @@ std::vector<TensorPart> TrainableModel::parts() const {
 }
 
 void TrainableModel::after_load(int64_t num_steps) {
-  publish_masters(parameters);
+  publish_parameters(parameters);
   optimizer.set_num_steps(num_steps);
 }
 

@@ -25,7 +25,7 @@ struct TrainableModel {
 
   // Everything above as parts of a checkpoint. They share memory with this object.
   std::vector<TensorPart> parts() const;
-  // After the parts were filled from a checkpoint of `num_steps` steps.
+  // After the parts were filled from a checkpoint of `num_steps` steps. Collective over the world.
   void after_load(int64_t num_steps);
 };
 

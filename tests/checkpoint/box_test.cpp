@@ -1,5 +1,6 @@
 #include "checkpoint/box.h"
 
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -146,6 +147,30 @@ TEST(FindTilingFault, FindsGapsOverlapsAndWhatReachesOutside) {
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->first, 0U);
     EXPECT_EQ(fault->second, 0U);
+  }
+}
+
+TEST(BoxesOfRange, HoldTheElementsInOrder) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{7}, {4, 3}, {3, 1, 4}, {2, 3, 2, 2}, {1, 1}}) {
+    int64_t numel = 1;
+    for (const int64_t size : shape) {
+      numel *= size;
+    }
+    for (int64_t begin = 0; begin <= numel; ++begin) {
+      for (int64_t end = begin; end <= numel; ++end) {
+        std::vector<int64_t> expected(static_cast<size_t>(end - begin));
+        std::iota(expected.begin(), expected.end(), begin);
+        std::vector<int64_t> found;
+        const std::vector<Box> boxes = boxes_of_range(shape, begin, end);
+        for (const Box& box : boxes) {
+          const auto elements = elements_of(box, shape);
+          found.insert(found.end(), elements.begin(), elements.end());
+        }
+        EXPECT_EQ(found, expected) << begin << " to " << end;
+        EXPECT_LT(boxes.size(), 2 * shape.size());
+      }
+    }
   }
 }
 

@@ -40,7 +40,9 @@ TEST(StorageParts, NameWhatIsMissingOrOfAnotherSize) {
   };
   EXPECT_EQ(message(), "");
   tensors[3] = at::zeros({5});
-  EXPECT_EQ(message(), "m.layers.0.q has 5 elements, its parameter storage 256");
+  EXPECT_EQ(message(),
+            "m.layers.0.q has 5 elements, its parameter storage 256, of which this rank "
+            "owns 256");
   tensors[3] = at::Tensor();
   EXPECT_EQ(message(), "m.layers.0.q: there is no such tensor");
   tensors.pop_back();

@@ -20,7 +20,9 @@ constexpr int64_t kTestLayers = 4;
 
 // Values are functions of the seed, the logical name and the logical index, never of the layout.
 struct TestModel {
-  TestModel(const Groups& groups, Dtypes dtypes, uint64_t seed) : parameters(groups, dtypes, seed) {
+  TestModel(const Groups& groups, Dtypes dtypes, uint64_t seed,
+            DataSharding sharding = DataSharding::kNone)
+      : parameters(groups, dtypes, seed, FirstValues::kInitial, sharding) {
     const Mesh& mesh = groups.mesh();
     const int64_t num_stages = mesh.size(Axis::kPipeline);
     const int64_t stage = mesh.coordinate(groups.rank(), Axis::kPipeline);
@@ -40,15 +42,8 @@ struct TestModel {
       fill(buffer.tensor, seed, buffer.name);
     }
     for (const auto& storage : parameters.storages()) {
-      first_moments.push_back(at::empty_like(storage->master));
-      second_moments.push_back(at::empty_like(storage->master));
-      for (size_t i = 0; i < storage->pieces.size(); ++i) {
-        const Parameter& piece = storage->pieces[i];
-        storage->piece(first_moments.back(), i)
-            .copy_(piece.initial_values(seed + 1000, dtypes.master));
-        storage->piece(second_moments.back(), i)
-            .copy_(piece.initial_values(seed + 2000, dtypes.master));
-      }
+      first_moments.push_back(owned_values(*storage, seed + 1000));
+      second_moments.push_back(owned_values(*storage, seed + 2000));
     }
   }
 
@@ -74,6 +69,18 @@ struct TestModel {
   static ParameterSpec expert(const std::string& name, const std::vector<int64_t>& shape,
                               Placement placement) {
     return {name, shape, Init::normal(1), true, Family::kExpert, placement};
+  }
+
+  static at::Tensor owned_values(const ParameterStorage& storage, uint64_t seed) {
+    at::Tensor values = at::empty({storage.num_owned()}, storage.master.options());
+    for (const PieceRange& range : storage.owned) {
+      storage.owned_of(values, range)
+          .copy_(storage.pieces[range.piece]
+                     .initial_values(seed, values.scalar_type())
+                     .view({-1})
+                     .slice(0, range.elements.begin, range.elements.end));
+    }
+    return values;
   }
 
   static void fill(const at::Tensor& values, uint64_t seed, const std::string& name) {

@@ -70,6 +70,7 @@ const std::vector<Variant>& variants() {
     sigmoid.moe.expert_bias = true;
     sigmoid.moe.bias_update_rate = 0.05;
     sigmoid.model.tie_embeddings = true;
+    sigmoid.parallel.data_sharding = DataSharding::kOptimizer;
     Config recomputed = small_config();
     recomputed.train.recompute = Recompute::kFull;
     recomputed.moe.pre_softmax = true;
@@ -178,7 +179,9 @@ TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
       std::vector<std::string> sites = recorded.collectives;
       sites.insert(sites.end(), recorded.scales.begin(), recorded.scales.end());
       for (const std::string& site : sites) {
-        if (tried.insert(fmt::format("{} {}", site, layout.sequence_parallel)).second) {
+        const auto sharding = static_cast<int>(variant.config.parallel.data_sharding);
+        if (tried.insert(fmt::format("{} {} {}", site, layout.sequence_parallel, sharding))
+                .second) {
           EXPECT_TRUE(notices_removal(variant.config, layout, expected, site))
               << site << " can be removed unnoticed (" << layout.name << ", " << variant.name
               << ")";

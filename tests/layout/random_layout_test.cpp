@@ -67,6 +67,8 @@ void draw_layout(Draws& draws, LayoutRun& run) {
                                                    {"dp-tp-cp-ep-pp", "dp-tp-cp-ep-pp"},
                                                    {"ep-dp-cp-tp-pp", "ep-dp-cp-tp-pp"},
                                                    {"tp-cp-ep-pp-dp", "tp-cp-ep-pp-dp"}});
+  parallel.data_sharding = draws.of<DataSharding>(
+      "sharding", {{DataSharding::kNone, "none"}, {DataSharding::kOptimizer, "optimizer"}});
   const int64_t fewest =
       std::lcm(parallel.tensor_size, parallel.expert_size * parallel.expert_tensor_size);
   run.num_ranks = fewest * draws.number("times", {1, 2, 3, 4});

@@ -46,7 +46,7 @@ void expect_sums(const Parameters& parameters) {
 
 TEST(ReduceGradients, SumsOverTheRanksThatHoldTheSameElements) {
   for (const MeshShape& layout : test_layouts()) {
-    for (const int64_t bucket_bytes : {int64_t{1}, int64_t{400}, kGradientBucketBytes}) {
+    for (const int64_t bucket_bytes : {int64_t{1}, int64_t{400}, kBucketBytes}) {
       run_ranks(layout, [&](Groups& groups) {
         Parameters parameters(groups, Dtypes::fp64(), 1);
         declare_test_parameters(parameters);

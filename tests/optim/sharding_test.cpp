@@ -1,0 +1,182 @@
+// An optimizer whose state is divided over data-parallel ranks, against one that every rank has
+// whole: the same bits.
+#include <mutex>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "optim/adamw.h"
+#include "optim/clip.h"
+#include "optim/gradients.h"
+#include "optim/publish.h"
+#include "optim/test_parameters.h"
+#include "parallel/launch.h"
+
+namespace switchyard {
+namespace {
+
+constexpr int kSteps = 3;
+
+// The elements of every piece, by name and place, with how many ranks own them.
+TEST(Sharding, GivesEveryElementToOneRankOfItsGradientGroup) {
+  for (const MeshShape& layout : test_layouts()) {
+    std::mutex mutex;
+    std::map<std::string, std::pair<int64_t, int64_t>> owners;  // counted, expected
+    run_ranks(layout, [&](Groups& groups) {
+      Parameters parameters(groups, Dtypes::fp32(), 1, FirstValues::kInitial,
+                            DataSharding::kOptimizer);
+      declare_test_parameters(parameters);
+      const std::lock_guard lock(mutex);
+      for (const auto& storage : parameters.storages()) {
+        for (const PieceRange& range : storage->owned) {
+          const Parameter& piece = storage->pieces[range.piece];
+          for (int64_t i = range.elements.begin; i < range.elements.end; ++i) {
+            auto& [count, expected] = owners[fmt::format("{} {} {}", piece.name(),
+                                                         fmt::join(piece.local_start(), ","), i)];
+            ++count;
+            expected = piece.num_gradient_groups();
+          }
+        }
+      }
+    });
+    int64_t total = 0;
+    for (const auto& [element, counts] : owners) {
+      EXPECT_EQ(counts.first, counts.second) << element;
+      ++total;
+    }
+    EXPECT_EQ(total, 24 + 6 + 5 + 12 + 24);
+  }
+}
+
+// What a rank's backward pass may leave: random, another on every rank that sees other tokens.
+at::Tensor backward_gradient(const ParameterStorage& storage, int64_t rank, int step) {
+  at::Tensor gradient = at::empty(storage.leaf.sizes(), storage.master.options());
+  const RandomStream stream(static_cast<uint64_t>(step),
+                            fmt::format("{} {}", storage.pieces.front().name(), rank));
+  for (int64_t i = 0; i < gradient.numel(); ++i) {
+    gradient.view({-1})[i] = stream.normal(static_cast<uint64_t>(i));
+  }
+  return gradient;
+}
+
+struct Outcome {
+  std::vector<at::Tensor> leaves;
+  std::vector<double> norms;
+  int64_t gradient_bytes = 0;
+  int64_t parameter_bytes = 0;
+  int64_t state_elements = 0;
+};
+
+// tp ranks must come to equal gradients of invariant parameters: they start from those of the
+// first.
+int64_t rank_of_gradient(const Groups& groups) {
+  return groups.rank() - groups.mesh().coordinate(groups.rank(), Axis::kTensor);
+}
+
+Outcome train(const Groups& groups, Dtypes dtypes, DataSharding sharding,
+              const std::function<void(Parameters&)>& declare) {
+  Parameters parameters(groups, dtypes, 5, FirstValues::kInitial, sharding);
+  declare(parameters);
+  OptimizerConfig settings;
+  settings.weight_decay = 0.1;
+  AdamW optimizer(parameters, settings);
+  Outcome outcome;
+  for (int step = 0; step < kSteps; ++step) {
+    for (const auto& storage : parameters.storages()) {
+      storage->gradient = backward_gradient(*storage, rank_of_gradient(groups), step);
+    }
+    reduce_gradients(parameters);
+    outcome.norms.push_back(gradient_norm(parameters));
+    optimizer.step(0.01, clip_coefficient(outcome.norms.back(), 1));
+    publish_parameters(parameters);
+    clear_gradients(parameters);
+  }
+  for (const auto& storage : parameters.storages()) {
+    outcome.leaves.push_back(storage->leaf.detach().clone());
+  }
+  for (const AdamWMoments& moments : optimizer.moments()) {
+    outcome.state_elements += moments.first.numel();
+  }
+  outcome.gradient_bytes = groups.ledger().bytes(Purpose::kGradient);
+  outcome.parameter_bytes = groups.ledger().bytes(Purpose::kParameters);
+  return outcome;
+}
+
+Outcome train_in_fresh_ledger(const Groups& groups, Dtypes dtypes, DataSharding sharding,
+                              const std::function<void(Parameters&)>& declare) {
+  groups.ledger().clear();
+  return train(groups, dtypes, sharding, declare);
+}
+
+TEST(Sharding, TrainsToTheSameBitsInEveryLayout) {
+  for (const Dtypes& dtypes : {Dtypes::fp32(), Dtypes::bf16()}) {
+    for (const MeshShape& layout : test_layouts()) {
+      std::mutex mutex;
+      run_ranks(layout, [&](Groups& groups) {
+        const Outcome whole = train(groups, dtypes, DataSharding::kNone, declare_test_parameters);
+        const Outcome sharded =
+            train(groups, dtypes, DataSharding::kOptimizer, declare_test_parameters);
+        const std::lock_guard lock(mutex);
+        EXPECT_EQ(sharded.norms, whole.norms);
+        for (size_t i = 0; i < whole.leaves.size(); ++i) {
+          EXPECT_TRUE(sharded.leaves[i].equal(whole.leaves[i]))
+              << i << " of rank " << groups.rank() << " of " << layout.world_size;
+        }
+      });
+    }
+  }
+}
+
+void declare_large(Parameters& parameters) {
+  for (int i = 0; i < 3; ++i) {
+    ParameterSpec spec;
+    spec.name = fmt::format("large.{}", i);
+    spec.shape = {1001, 97};
+    spec.init = Init::normal(1);
+    parameters.declare({spec}, spec.shape);
+  }
+}
+
+TEST(Sharding, HoldsAQuarterOnFourRanksAndMovesTheBytesOfAnAllReduce) {
+  run_ranks({.world_size = 4}, [](Groups& groups) {
+    const Outcome whole =
+        train_in_fresh_ledger(groups, Dtypes::fp32(), DataSharding::kNone, declare_large);
+    const Outcome sharded =
+        train_in_fresh_ledger(groups, Dtypes::fp32(), DataSharding::kOptimizer, declare_large);
+    EXPECT_NEAR(static_cast<double>(sharded.state_elements),
+                static_cast<double>(whole.state_elements) / 4, 4);
+    EXPECT_EQ(whole.parameter_bytes, 0);
+    // Shards differ by one element where 4 does not divide, and a rank sends what the others own
+    // in one half and what it owns itself in the other.
+    constexpr double kUneven = 3 * kSteps * 3 * 4;
+    EXPECT_NEAR(static_cast<double>(sharded.gradient_bytes + sharded.parameter_bytes),
+                static_cast<double>(whole.gradient_bytes), kUneven);
+  });
+}
+
+// In mixed precision the master values are divided as well, and a checkpoint's are read back there.
+TEST(Sharding, DividesTheMasterValuesOfMixedPrecision) {
+  run_ranks({.world_size = 4}, [](Groups& groups) {
+    Parameters parameters(groups, Dtypes::bf16(), 5, FirstValues::kInitial,
+                          DataSharding::kOptimizer);
+    declare_large(parameters);
+    int64_t num_masters = 0;
+    for (const auto& storage : parameters.storages()) {
+      num_masters += storage->master.numel();
+      EXPECT_EQ(storage->master.numel(), storage->num_owned());
+      storage->master.fill_(static_cast<double>(groups.rank()));
+    }
+    EXPECT_NEAR(static_cast<double>(num_masters), 3 * 1001 * 97 / 4.0, 3);
+    publish_parameters(parameters);
+    for (const auto& storage : parameters.storages()) {
+      const at::Tensor flat = storage->leaf.detach().view({-1});
+      for (int64_t rank = 0; rank < 4; ++rank) {
+        const ShardRange range = shard_range(flat.numel(), 4, rank);
+        EXPECT_TRUE(flat.slice(0, range.begin, range.end).eq(rank).all().item<bool>());
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace switchyard
