@@ -12,17 +12,19 @@
 namespace switchyard {
 namespace {
 
-// Slots: 4 bits of group, 13 of the exchange's number, 14 of what is called. The first two tell
-// apart all that may be under way between two ranks; the last keeps calls that differ from meeting.
-constexpr uint32_t kNumberBits = 13;
+// Slots: 4 bits of group, 1 that is set in a transfer, 12 of the exchange's number, 14 of what is
+// called. All but the last tell apart what may be under way between two ranks; the last keeps calls
+// that differ from meeting.
+constexpr uint32_t kNumberBits = 12;
 constexpr uint32_t kDigestBits = 14;
 
-uint32_t slot_of(int64_t group, uint32_t number, uint64_t digest) {
+uint32_t slot_of(int64_t group, Call::FirstExchange exchange, uint64_t digest) {
   const auto low = [](uint64_t value, uint32_t bits) {
     return static_cast<uint32_t>(value & ((uint64_t{1} << bits) - 1));
   };
-  return (static_cast<uint32_t>(group) << (kNumberBits + kDigestBits)) |
-         (low(number, kNumberBits) << kDigestBits) | low(digest, kDigestBits);
+  const uint32_t kind = 2 * static_cast<uint32_t>(group) + (exchange.is_transfer ? 1 : 0);
+  return (kind << (kNumberBits + kDigestBits)) |
+         (low(exchange.number, kNumberBits) << kDigestBits) | low(digest, kDigestBits);
 }
 
 // The first sentence of an error of Gloo, without the place in its source.
@@ -35,7 +37,7 @@ std::string cause(const std::string& text) {
 }  // namespace
 
 Call::Call(const GroupMembers& members, Transport& transport, Ledger& ledger,
-           std::string_view collective, const Site& site, uint32_t first_exchange)
+           std::string_view collective, const Site& site, FirstExchange first_exchange)
     : members_(members),
       transport_(transport),
       ledger_(ledger),
@@ -61,7 +63,7 @@ std::vector<Parcel> Call::parcels(const Parts& parts) const {
 std::unique_ptr<Transport::Exchange> Call::start(const Parts& sends, const Parts& receives) {
   const std::vector<Parcel> outgoing = parcels(sends);
   const std::vector<Parcel> incoming = parcels(receives);
-  ++next_exchange_;
+  ++next_exchange_.number;
   for (const Parcel& parcel : outgoing) {
     bytes_ += static_cast<int64_t>(parcel.tensor.nbytes());
   }

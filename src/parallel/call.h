@@ -24,9 +24,13 @@ struct GroupMembers {
 // One collective under way: its exchanges of parcels, what it sent and how long it took.
 class Call {
  public:
-  // `first_exchange` numbers its exchanges within the group, the same on all members.
+  // Numbers its exchanges, the same on all that take part.
+  struct FirstExchange {
+    uint32_t number = 0;       // within the group or, from one member to another, between the two
+    bool is_transfer = false;  // which of both
+  };
   Call(const GroupMembers& members, Transport& transport, Ledger& ledger,
-       std::string_view collective, const Site& site, uint32_t first_exchange);
+       std::string_view collective, const Site& site, FirstExchange first_exchange);
 
   using Parts = std::vector<at::Tensor>;  // one per member; undefined, empty and own ones stay
   using Exchange = Transport::Exchange;
@@ -55,7 +59,7 @@ class Call {
   Ledger& ledger_;
   std::string_view collective_;
   Site site_;
-  uint32_t next_exchange_;
+  FirstExchange next_exchange_;
   int64_t bytes_ = 0;
   double seconds_ = 0;
 };

@@ -150,7 +150,11 @@ void PendingCollective::wait_and_forget() noexcept {
 }
 
 Group::Group(GroupMembers members, std::shared_ptr<Transport> transport, Ledger& ledger)
-    : members_(std::move(members)), transport_(std::move(transport)), ledger_(ledger) {}
+    : members_(std::move(members)),
+      transport_(std::move(transport)),
+      ledger_(ledger),
+      num_sent_(members_.ranks.size(), 0),
+      num_received_(members_.ranks.size(), 0) {}
 
 bool Group::communicates(const Site& site) const {
   return size() > 1 && !ledger_.is_removed(site);
@@ -160,7 +164,8 @@ std::shared_ptr<Call> Group::begin(std::string_view collective, const Site& site
                                    int64_t num_exchanges) const {
   const uint32_t first = next_exchange_;
   next_exchange_ += static_cast<uint32_t>(num_exchanges);
-  return std::make_shared<Call>(members_, *transport_, ledger_, collective, site, first);
+  return std::make_shared<Call>(members_, *transport_, ledger_, collective, site,
+                                Call::FirstExchange{.number = first});
 }
 
 std::vector<int64_t> Group::shard_sizes(int64_t full) const {
@@ -361,6 +366,42 @@ std::vector<std::string> Group::all_gather_text(const std::string& text, const S
     next += length;
   }
   return texts;
+}
+
+PendingCollective Group::start_send(const at::Tensor& values, int64_t to, const Site& site) const {
+  return start_transfer(values, to, /*is_send=*/true, site);
+}
+
+PendingCollective Group::start_receive(at::Tensor values, int64_t from, const Site& site) const {
+  return start_transfer(values, from, /*is_send=*/false, site);
+}
+
+PendingCollective Group::start_transfer(const at::Tensor& values, int64_t other, bool is_send,
+                                        const Site& site) const {
+  check_in_place(values, site, "a transfer");
+  check<ShapeError>(other >= 0 && other < size() && other != rank(),
+                    "{}: rank {} of a group of {} has no other rank {}", site.name, rank(), size(),
+                    other);
+  if (!communicates(site)) {
+    if (!is_send) {
+      at::Tensor(values).zero_();
+    }
+    return {};
+  }
+  const auto index = static_cast<size_t>(other);
+  uint32_t& number = is_send ? num_sent_[index] : num_received_[index];
+  const auto call =
+      std::make_shared<Call>(members_, *transport_, ledger_, "transfer", site,
+                             Call::FirstExchange{.number = number++, .is_transfer = true});
+  Parts parts(members_.ranks.size());
+  parts[index] = values;
+  const Parts none(members_.ranks.size());
+  std::shared_ptr<Call::Exchange> exchange;
+  call->timed([&] { exchange = is_send ? call->start(parts, none) : call->start(none, parts); });
+  return PendingCollective([call, exchange] {
+    call->timed([&] { call->wait(*exchange); });
+    call->record();
+  });
 }
 
 void Group::broadcast(at::Tensor values, int64_t root, const Site& site) const {

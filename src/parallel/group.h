@@ -35,8 +35,8 @@ class PendingCollective {
 };
 
 // A set of ranks that communicate, seen from one of them. Every method is collective over the group
-// except rank(), size(), members() and name(): all members must call it, in the same order, one
-// thread of each. A group of one rank copies nothing.
+// except rank(), size(), members(), name() and the transfers from one member to another: all
+// members must call it, in the same order, one thread of each. A group of one rank copies nothing.
 //
 // Deterministic: every sum is taken in rank order, in the wider of fp32 and the dtype, and rounded
 // once. So it depends neither on timing nor on where an element lies, all ranks get the same bits,
@@ -90,6 +90,15 @@ class Group {
   std::vector<std::vector<int64_t>> all_gather_counts(const std::vector<int64_t>& counts,
                                                       const Site& site) const;
 
+  // From one member to one other; not collective. What a member sends another arrives in the order
+  // in which that one receives: the n-th receive gets the n-th send, which must have its site and
+  // size. Values must be contiguous and left alone until wait(), which for a send returns when they
+  // were received. To itself a member cannot send.
+  [[nodiscard]] PendingCollective start_send(const at::Tensor& values, int64_t to,
+                                             const Site& site) const;
+  [[nodiscard]] PendingCollective start_receive(at::Tensor values, int64_t from,
+                                                const Site& site) const;
+
   // In place: the values of group rank `root` reach every member.
   void broadcast(at::Tensor values, int64_t root, const Site& site) const;
   void barrier(const Site& site) const;
@@ -101,6 +110,8 @@ class Group {
   std::shared_ptr<Call> begin(std::string_view collective, const Site& site,
                               int64_t num_exchanges) const;
 
+  PendingCollective start_transfer(const at::Tensor& values, int64_t other, bool is_send,
+                                   const Site& site) const;
   PendingCollective reduce(const at::Tensor& values, const Site& site, ReduceOp op,
                            bool in_background) const;
   PendingCollective reduce_directly(const at::Tensor& flat, const Site& site, ReduceOp op) const;
@@ -115,6 +126,8 @@ class Group {
   std::shared_ptr<Transport> transport_;
   Ledger& ledger_;
   mutable uint32_t next_exchange_ = 0;
+  mutable std::vector<uint32_t> num_sent_;      // to each member, by start_send()
+  mutable std::vector<uint32_t> num_received_;  // from each
 };
 
 }  // namespace switchyard

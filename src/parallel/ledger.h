@@ -11,6 +11,7 @@ namespace switchyard {
 // What a transfer is for; the metrics add up bytes and time by purpose.
 enum class Purpose {
   kTensorParallel,
+  kPipeline,
   kDispatch,
   kCombine,
   kGradient,

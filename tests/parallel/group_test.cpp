@@ -284,6 +284,40 @@ TEST(Group, BroadcastsFromAnyRoot) {
   });
 }
 
+// In the order of each pair, whatever else is under way and whatever the receiver waits for first.
+TEST(Group, TransfersFromOneMemberToAnotherInOrder) {
+  run_world(3, [](const Group& world) {
+    const int64_t next = (world.rank() + 1) % 3;
+    const int64_t previous = (world.rank() + 2) % 3;
+    const auto value = [](int64_t rank, int64_t i) {
+      return input_of(rank, static_cast<uint64_t>(i), {5, 3}, at::kFloat);
+    };
+    std::vector<at::Tensor> sent;
+    std::vector<at::Tensor> received;
+    std::vector<PendingCollective> pending;
+    for (int64_t i = 0; i < 4; ++i) {
+      sent.push_back(value(world.rank(), i));
+      received.push_back(at::empty({5, 3}, at::kFloat));
+      pending.push_back(world.start_send(sent.back(), next, kSite));
+    }
+    world.barrier(kSite);
+    for (at::Tensor& values : received) {
+      pending.push_back(world.start_receive(values, previous, kSite));
+    }
+    for (auto one = pending.rbegin(); one != pending.rend(); ++one) {
+      one->wait();
+    }
+    for (int64_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(received[static_cast<size_t>(i)].equal(value(previous, i)));
+    }
+    EXPECT_EQ(world.ledger().bytes(kSite.purpose), 4 * 15 * 4 + 2);  // and the barrier's
+    EXPECT_THROW((void)world.start_send(sent[0], world.rank(), kSite), ShapeError);
+    world.ledger().remove_site_for_test(kSite.name);
+    world.start_receive(received[0], previous, kSite).wait();
+    EXPECT_EQ(received[0].abs().sum().item<float>(), 0);
+  });
+}
+
 TEST(Group, GathersTextsAndCounts) {
   for (int64_t size = 1; size <= 4; ++size) {
     run_world(size, [](const Group& world) {
