@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "config/load.h"
 #include "config/manual.h"
+#include "config/pipeline_layout.h"
 #include "config/rules.h"
 #include "parallel/draw_mesh.h"
 #include "train/model_source.h"
@@ -23,13 +24,32 @@ struct ShowOptions {
   std::vector<std::string> overrides;
 };
 
-// As comments, so that the output stays YAML.
-void draw_grid(const ParallelConfig& parallel, int64_t num_ranks) {
+// Both as comments, so that the output stays YAML.
+void draw_stages(const Config& config) {
+  if (config.parallel.pipeline_size == 1) {
+    return;
+  }
+  const std::vector<StageLayers> stages = pipeline_layout(config);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const StageLayers& stage = stages[i];
+    const int64_t count = stage.end - stage.first;
+    fmt::print("# stage {}, on pp {}:{}{}{}\n", i,
+               i % static_cast<size_t>(config.parallel.pipeline_size),
+               stage.has_embedding ? " embedding" : "",
+               count == 0   ? ""
+               : count == 1 ? fmt::format(" layer {}", stage.first)
+                            : fmt::format(" layers {}-{}", stage.first, stage.end - 1),
+               stage.has_head ? " head" : "");
+  }
+}
+
+void draw_grid(const Config& config, int64_t num_ranks) {
   fmt::print("\n# {} ranks:\n", num_ranks);
-  std::istringstream lines(draw_mesh(Mesh(mesh_shape(parallel, num_ranks))));
+  std::istringstream lines(draw_mesh(Mesh(mesh_shape(config.parallel, num_ranks))));
   for (std::string line; std::getline(lines, line);) {
     fmt::print("# {}\n", line);
   }
+  draw_stages(config);
 }
 
 // Prints even what breaks a rule, and then says so: a look at the values shows why.
@@ -42,7 +62,7 @@ ExitCode show(const ShowOptions& options) {
   check_config(loaded, ConfigUse::kDescribe);
   if (options.num_ranks > 0) {
     check_rules_of_world(loaded.config, options.num_ranks);
-    draw_grid(loaded.config.parallel, options.num_ranks);
+    draw_grid(loaded.config, options.num_ranks);
   }
   return ExitCode::kFinished;
 }

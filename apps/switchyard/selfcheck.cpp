@@ -22,10 +22,17 @@ struct Options {
 
 std::string describe_layout(const ShrunkConfig& shrunk) {
   const Mesh mesh(mesh_shape(shrunk.config.parallel, shrunk.num_ranks));
-  return fmt::format(
-      "dense layers tp {} x dp {}{}; experts etp {} x ep {} x edp {}", mesh.size(Axis::kTensor),
-      mesh.size(Axis::kData), shrunk.config.parallel.sequence_parallel ? ", sequence parallel" : "",
-      mesh.size(Axis::kExpertTensor), mesh.size(Axis::kExpert), mesh.size(Axis::kExpertData));
+  const ParallelConfig& parallel = shrunk.config.parallel;
+  const std::string pipeline =
+      parallel.pipeline_size == 1
+          ? ""
+          : fmt::format("pp {}, {} stages; ", parallel.pipeline_size,
+                        parallel.pipeline_size * parallel.virtual_pipeline_size);
+  return pipeline + fmt::format("dense layers tp {} x dp {}{}; experts etp {} x ep {} x edp {}",
+                                mesh.size(Axis::kTensor), mesh.size(Axis::kData),
+                                parallel.sequence_parallel ? ", sequence parallel" : "",
+                                mesh.size(Axis::kExpertTensor), mesh.size(Axis::kExpert),
+                                mesh.size(Axis::kExpertData));
 }
 
 void print_plan(const ShrunkConfig& shrunk) {

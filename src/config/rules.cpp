@@ -10,6 +10,7 @@
 #include "config/layer_overrides.h"
 #include "config/layer_set.h"
 #include "config/moe_layers.h"
+#include "config/pipeline_layout.h"
 #include "config/settings.h"
 #include "config/values.h"
 
@@ -319,28 +320,14 @@ std::string decay_fits_the_run(const Config& config) {
 
 // --- Layout
 
-std::string no_pipeline_yet(const Config& config) {
-  return unless(config.parallel.pipeline_size == 1,
-                "parallel.pipeline_size ({}) must be 1: pipeline parallelism is not built yet",
-                config.parallel.pipeline_size);
-}
-
-std::string no_virtual_pipeline_yet(const Config& config) {
-  return unless(
-      config.parallel.virtual_pipeline_size == 1,
-      "parallel.virtual_pipeline_size ({}) must be 1: pipeline parallelism is not built yet",
-      config.parallel.virtual_pipeline_size);
+std::string pipeline_stages_hold_the_layers(const Config& config) {
+  return wrong_pipeline_layout(config);
 }
 
 std::string no_context_parallelism_yet(const Config& config) {
   return unless(config.parallel.context_size == 1,
                 "parallel.context_size ({}) must be 1: context parallelism is not built yet",
                 config.parallel.context_size);
-}
-
-std::string no_pipeline_layout_yet(const Config& config) {
-  return unless(config.parallel.pipeline_layout.empty(),
-                "parallel.pipeline_layout must be empty: pipeline parallelism is not built yet");
 }
 
 std::string no_call_verification_yet(const Config& config) {
@@ -471,6 +458,37 @@ std::string expert_grid_fits(const Config& config, int64_t num_ranks) {
                 "parallel.expert_tensor_size x parallel.pipeline_size ({} x {} x {} = {})",
                 num_ranks, parallel.expert_size, parallel.expert_tensor_size,
                 parallel.pipeline_size, size);
+}
+
+// How many ranks lie between neighbours in the pipeline: as many as the axes before pp have.
+int64_t pipeline_stride(const std::string& order, int64_t tensor, int64_t context, int64_t expert,
+                        int64_t data) {
+  int64_t stride = 1;
+  for (size_t start = 0; order.compare(start, 2, "pp") != 0; start += 3) {
+    const std::string axis = order.substr(start, 2);
+    stride *= axis == "tp" ? tensor : axis == "cp" ? context : axis == "ep" ? expert : data;
+  }
+  return stride;
+}
+
+std::string grids_have_the_same_stages(const Config& config, int64_t num_ranks) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.pipeline_size == 1 || !order_names_every_axis(config).empty() ||
+      !dense_grid_fits(config, num_ranks).empty() || !expert_grid_fits(config, num_ranks).empty()) {
+    return "";
+  }
+  const int64_t stage_ranks = num_ranks / parallel.pipeline_size;
+  const int64_t dense =
+      pipeline_stride(parallel.order, parallel.tensor_size, parallel.context_size, 1,
+                      stage_ranks / (parallel.tensor_size * parallel.context_size));
+  const int64_t expert =
+      pipeline_stride(parallel.order, parallel.expert_tensor_size, 1, parallel.expert_size,
+                      stage_ranks / (parallel.expert_tensor_size * parallel.expert_size));
+  return unless(
+      dense == expert,
+      "parallel.order ({}) puts neighbours in the pipeline {} ranks apart for dense layers "
+      "and {} for experts, who would be on other stages: let it end in pp",
+      parallel.order, dense, expert);
 }
 
 std::string data_ranks_share_the_batch(const Config& config, int64_t num_ranks) {
@@ -751,10 +769,8 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       dense_layers_have_a_width(config),
       moe_layers_are_layers(config),
       dense_layers_fit(config),
-      no_pipeline_yet(config),
-      no_virtual_pipeline_yet(config),
+      pipeline_stages_hold_the_layers(config),
       no_context_parallelism_yet(config),
-      no_pipeline_layout_yet(config),
       no_call_verification_yet(config),
       no_asynchronous_checkpoints_yet(config),
       no_recompute_by_module_yet(config),
@@ -779,6 +795,7 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
 
 std::vector<std::string> broken_rules_of_world(const Config& config, int64_t num_ranks) {
   return broken_lines({dense_grid_fits(config, num_ranks), expert_grid_fits(config, num_ranks),
+                       grids_have_the_same_stages(config, num_ranks),
                        data_ranks_share_the_batch(config, num_ranks)});
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "base/error.h"
 #include "base/shape.h"
 #include "nn/recompute.h"
 
@@ -11,25 +12,66 @@ namespace {
 
 constexpr Site kLossDenominator{"loss.denominator"};
 
-std::vector<std::unique_ptr<DecoderLayer>> make_layers(const Scope& scope, const Config& config) {
-  std::vector<std::unique_ptr<DecoderLayer>> layers;
-  for (const LayerSpec& spec : describe_layers(config)) {
-    layers.push_back(
-        std::make_unique<DecoderLayer>(scope / std::to_string(layers.size()), config, spec));
+std::vector<StageLayers> stages_over(const Group& pipeline, const Config& config) {
+  if (pipeline.size() == 1) {
+    return {{0, config.model.num_layers, true, true}};
   }
-  return layers;
+  check<ConfigError>(config.parallel.pipeline_size == pipeline.size(),
+                     "parallel.pipeline_size is {}, the pipeline has {} ranks",
+                     config.parallel.pipeline_size, pipeline.size());
+  return pipeline_layout(config);
 }
 
 }  // namespace
 
 LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
     : config_(config),
-      embedding_(Scope{parameters, "embedding"}, config.model),
-      layers_(make_layers(Scope{parameters, "layers"}, config)),
-      final_norm_(Scope{parameters, "final_norm"}, config.model, config.parallel.sequence_parallel),
-      head_(Scope{parameters, "head"}, config.model, embedding_),
+      pipeline_(parameters.groups()[GroupName::kPipeline]),
+      tensor_group_(parameters.groups().tensor()),
+      dtype_(parameters.dtypes().compute),
       ledger_(parameters.groups().ledger()),
-      rotary_(config, parameters.dtypes().compute) {}
+      stages_(stages_over(pipeline_, config)),
+      rotary_(config, dtype_) {
+  const std::vector<LayerSpec> specs = describe_layers(config);
+  layers_.resize(specs.size());
+  for (const LayerSpec& spec : specs) {
+    const bool has_experts = spec.feed_forward == FeedForward::kMoe;
+    moe_index_.push_back(has_experts ? std::ssize(num_experts_) : -1);
+    if (has_experts) {
+      num_experts_.push_back(spec.moe.num_experts);
+    }
+  }
+  for (int64_t stage = pipeline_.rank(); stage < num_stages(); stage += pipeline_.size()) {
+    make_stage(parameters, stages_[static_cast<size_t>(stage)], specs);
+  }
+}
+
+void LanguageModel::make_stage(Parameters& parameters, const StageLayers& stage,
+                               const std::vector<LayerSpec>& specs) {
+  const bool is_shared = config_.model.tie_embeddings && pipeline_.size() > 1;
+  const bool uses_embedding =
+      stage.has_embedding || (stage.has_head && config_.model.tie_embeddings);
+  if (uses_embedding && embedding_ == nullptr) {
+    embedding_ = std::make_unique<Embedding>(Scope{parameters, "embedding"}, config_.model,
+                                             is_shared ? 2 : 1, stage.has_embedding ? 0 : 1);
+  }
+  for (int64_t i = stage.first; i < stage.end; ++i) {
+    const auto layer = static_cast<size_t>(i);
+    layers_[layer] = std::make_unique<DecoderLayer>(Scope{parameters, "layers"} / std::to_string(i),
+                                                    config_, specs[layer]);
+  }
+  if (stage.has_head) {
+    final_norm_ = std::make_unique<Norm>(Scope{parameters, "final_norm"}, config_.model,
+                                         config_.parallel.sequence_parallel);
+    head_ =
+        std::make_unique<OutputHead>(Scope{parameters, "head"}, config_.model, embedding_.get());
+  }
+}
+
+void LanguageModel::check_is_whole() const {
+  check<ConfigError>(pipeline_.size() == 1,
+                     "this needs the whole model on every rank: parallel.pipeline_size must be 1");
+}
 
 RoutingMemos LanguageModel::new_memos(const RoutingMemos& earlier) const {
   RoutingMemos memos;
@@ -89,8 +131,24 @@ LayerOutput LanguageModel::forward_layer(size_t index, const Placed& hidden,
   return {{outputs[0], hidden.placement}, outputs[1], *statistics};
 }
 
+std::vector<int64_t> LanguageModel::hidden_shape(const TokenBatch& batch) const {
+  const int64_t num_tokens = batch.table.num_tokens;
+  const bool is_cut = config_.parallel.sequence_parallel;
+  const int64_t tokens_here =
+      is_cut ? shard_range(num_tokens, tensor_group_.size(), tensor_group_.rank()).size()
+             : num_tokens;
+  return {tokens_here, config_.model.hidden_size};
+}
+
 ModelOutput LanguageModel::forward(const TokenBatch& batch, const Denominators& denominators,
                                    const RoutingMemos& memos) const {
+  check_is_whole();
+  return forward_stage(0, {}, batch, denominators, memos);
+}
+
+ModelOutput LanguageModel::forward_stage(int64_t stage, const at::Tensor& input,
+                                         const TokenBatch& batch, const Denominators& denominators,
+                                         const RoutingMemos& memos) const {
   const int64_t num_tokens = batch.table.num_tokens;
   check_shape("tokens", batch.tokens, {num_tokens});
   check_shape("labels", batch.labels, {num_tokens});
@@ -99,20 +157,34 @@ ModelOutput LanguageModel::forward(const TokenBatch& batch, const Denominators& 
   context.is_training = at::GradMode::is_enabled();
   context.first_token = batch.first_token;
 
+  const StageLayers& own = stages_.at(static_cast<size_t>(stage));
+  const Placement placement = residual_placement(num_tokens);
+  Placed hidden =
+      own.has_embedding ? embedding_->forward(batch.tokens, placement) : Placed{input, placement};
   ModelOutput output;
-  Placed hidden = embedding_.forward(batch.tokens, residual_placement(num_tokens));
-  for (size_t i = 0; i < layers_.size(); ++i) {
+  output.moe.resize(num_experts_.size());
+  for (auto i = static_cast<size_t>(own.first); i < static_cast<size_t>(own.end); ++i) {
     LayerOutput layer = forward_layer(i, hidden, context, memos[i]);
     hidden = layer.hidden;
     if (layer.objective.defined()) {
       output.objective =
           output.objective.defined() ? output.objective + layer.objective : layer.objective;
     }
-    if (layer.statistics.tokens_per_expert.defined()) {
-      output.moe.push_back(std::move(layer.statistics));
+    if (moe_index_[i] >= 0) {
+      output.moe[static_cast<size_t>(moe_index_[i])] = std::move(layer.statistics);
     }
   }
-  const TokenLoss loss = head_.loss(final_norm_.forward(hidden), batch.labels, batch.weights);
+  if (own.has_head) {
+    add_language_loss(hidden, batch, denominators, output);
+  } else {
+    output.hidden = hidden.tensor;
+  }
+  return output;
+}
+
+void LanguageModel::add_language_loss(const Placed& hidden, const TokenBatch& batch,
+                                      const Denominators& denominators, ModelOutput& output) const {
+  const TokenLoss loss = head_->loss(final_norm_->forward(hidden), batch.labels, batch.weights);
   output.loss_sum = loss.weighted_sum.detach();
   output.token_losses = loss.per_token;
   const at::Tensor language_loss =
@@ -120,7 +192,6 @@ ModelOutput LanguageModel::forward(const TokenBatch& batch, const Denominators& 
           ? loss.weighted_sum * ledger_.scale(kLossDenominator, 1 / denominators.loss_weight)
           : loss.weighted_sum * 0;
   output.objective = output.objective.defined() ? language_loss + output.objective : language_loss;
-  return output;
 }
 
 DecodingCaches LanguageModel::new_caches(int64_t num_sequences) const {
@@ -130,6 +201,7 @@ DecodingCaches LanguageModel::new_caches(int64_t num_sequences) const {
 
 at::Tensor LanguageModel::next_logits(const std::vector<std::vector<int64_t>>& tokens,
                                       DecodingCaches& caches) const {
+  check_is_whole();
   const at::NoGradGuard no_grad;
   std::vector<int64_t> row;
   std::vector<int64_t> lengths;
@@ -144,14 +216,15 @@ at::Tensor LanguageModel::next_logits(const std::vector<std::vector<int64_t>>& t
   const auto num_tokens = std::ssize(row);
   const ForwardContext context =
       context_for(SequenceTable::from_lengths(lengths), first_positions, 1);
-  Placed hidden = embedding_.forward(at::tensor(row, at::kLong), residual_placement(num_tokens));
+  Placed hidden = embedding_->forward(at::tensor(row, at::kLong), residual_placement(num_tokens));
   for (size_t i = 0; i < layers_.size(); ++i) {
     RoutingMemo memo;
     hidden = layers_[i]->forward(hidden, context, memo, &caches[i]).hidden;
   }
-  const Placed whole = convert(final_norm_.forward(hidden), Placement::invariant(),
-                               embedding_.tensor_group(), {"generate.last_token"});
-  return head_.logits({whole.tensor.index_select(0, at::tensor(last, at::kLong)), whole.placement});
+  const Placed whole = convert(final_norm_->forward(hidden), Placement::invariant(), tensor_group_,
+                               {"generate.last_token"});
+  return head_->logits(
+      {whole.tensor.index_select(0, at::tensor(last, at::kLong)), whole.placement});
 }
 
 at::Tensor LanguageModel::next_logits(const at::Tensor& tokens,
@@ -170,26 +243,23 @@ at::Tensor LanguageModel::next_logits(const at::Tensor& tokens,
 }
 
 at::Tensor LanguageModel::logits(const TokenBatch& batch) const {
+  check_is_whole();
   const at::NoGradGuard no_grad;
   const ForwardContext context = context_for(batch.table, {}, 1);
-  Placed hidden = embedding_.forward(batch.tokens, residual_placement(batch.table.num_tokens));
+  Placed hidden = embedding_->forward(batch.tokens, residual_placement(batch.table.num_tokens));
   for (const auto& layer : layers_) {
     RoutingMemo memo;
     hidden = layer->forward(hidden, context, memo).hidden;
   }
-  return head_.logits(final_norm_.forward(hidden));
+  return head_->logits(final_norm_->forward(hidden));
 }
 
 void LanguageModel::update_expert_biases(const std::vector<at::Tensor>& tokens_per_expert) {
-  size_t index = 0;
-  for (const auto& layer : layers_) {
-    if (layer->moe() == nullptr) {
-      continue;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    MoeLayer* moe = layers_[i] == nullptr ? nullptr : layers_[i]->moe();
+    if (moe != nullptr && moe->router().has_expert_bias()) {
+      moe->router().update_expert_bias(tokens_per_expert.at(static_cast<size_t>(moe_index_[i])));
     }
-    if (layer->moe()->router().has_expert_bias()) {
-      layer->moe()->router().update_expert_bias(tokens_per_expert.at(index));
-    }
-    ++index;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/token_batch.h"
+#include "config/pipeline_layout.h"
 #include "model/decoder_layer.h"
 #include "model/rotary.h"
 #include "nn/embedding.h"
@@ -21,11 +22,16 @@ struct Denominators {
 struct ModelOutput {
   // [] to call backward() on: this micro-batch's part of the one objective,
   //   sum of weight x token loss / loss_weight + auxiliary terms.
-  // Equal over tp in its first term; each rank has its part of the auxiliary terms.
+  // Equal over tp in its first term; each rank has its part of the auxiliary terms. Of a pipeline
+  // stage, its own terms; undefined without any.
   at::Tensor objective;
+  // Of all but the last pipeline stage: what the next one begins with, as hidden_shape() says; with
+  // gradient.
+  at::Tensor hidden;
+  // Of the last stage, else undefined.
   at::Tensor loss_sum;      // [] sum of weight x token loss of this micro-batch, without gradient
   at::Tensor token_losses;  // [tokens] without gradient
-  std::vector<MoeStatistics> moe;  // one per MoE layer
+  std::vector<MoeStatistics> moe;  // one per MoE layer of the model; empty in other stages' layers
 };
 
 // One RoutingMemo per layer (unused by dense ones).
@@ -36,9 +42,14 @@ using DecodingCaches = std::vector<std::vector<KeyValueCache>>;
 
 // A decoder-only language model, built from a list of layer descriptions.
 // Parameter names: embedding.weight, layers.N.…, final_norm.weight, head.weight.
+//
+// Over pipeline ranks, each makes the stages that pipeline_layout() gives it, under the same names.
+// The last rank makes a copy of a tied embedding.
 class LanguageModel {
  public:
-  // Declares its parameters in `parameters`, which must outlive the model.
+  // Declares its parameters in `parameters`, which must outlive the model. Throws ConfigError when
+  // the pipeline has not parallel.pipeline_size ranks; one rank makes the whole model, whatever is
+  // set.
   LanguageModel(Parameters& parameters, const Config& config);
 
   // Fresh memos, for a pass that routes by itself. `earlier`: those of an earlier accumulation step
@@ -47,12 +58,22 @@ class LanguageModel {
 
   // While gradients are recorded this is training: router noise, capacity and auxiliary terms exist
   // in training only. Collective as its layers are, in training also over dp. `memos` replays
-  // expert ids that are set, and receives the others.
+  // expert ids that are set, and receives the others. For a model that is not over pipeline ranks.
   ModelOutput forward(const TokenBatch& batch, const Denominators& denominators,
                       const RoutingMemos& memos) const;
   ModelOutput forward(const TokenBatch& batch, const Denominators& denominators) const {
     return forward(batch, denominators, new_memos());
   }
+
+  // One stage of this rank, between 0 and num_stages(). `hidden`: what the stage before has made,
+  // or undefined in the first.
+  ModelOutput forward_stage(int64_t stage, const at::Tensor& hidden, const TokenBatch& batch,
+                            const Denominators& denominators, const RoutingMemos& memos) const;
+  int64_t num_stages() const { return std::ssize(stages_); }  // of all ranks
+  // Of what passes between stages: [tokens here, hidden], in hidden_dtype().
+  std::vector<int64_t> hidden_shape(const TokenBatch& batch) const;
+  at::ScalarType hidden_dtype() const { return dtype_; }
+  const Group& pipeline() const { return pipeline_; }
 
   // Appends `tokens`, some for each sequence, to the sequences that `caches` hold, and returns the
   // logits that follow each. [sequences, vocab] fp32. For generation: no gradient. Attention does
@@ -70,8 +91,15 @@ class LanguageModel {
   void update_expert_biases(const std::vector<at::Tensor>& tokens_per_expert);
 
   int64_t num_layers() const { return static_cast<int64_t>(layers_.size()); }
+  // Of each MoE layer of the model, of all stages.
+  const std::vector<int64_t>& num_experts() const { return num_experts_; }
 
  private:
+  void make_stage(Parameters& parameters, const StageLayers& stage,
+                  const std::vector<LayerSpec>& specs);
+  void check_is_whole() const;
+  void add_language_loss(const Placed& hidden, const TokenBatch& batch,
+                         const Denominators& denominators, ModelOutput& output) const;
   Placement residual_placement(int64_t num_tokens) const;
   // `first_positions`: of each sequence; empty for zeros.
   ForwardContext context_for(const SequenceTable& table,
@@ -81,11 +109,18 @@ class LanguageModel {
                             const std::shared_ptr<RoutingMemo>& memo) const;
 
   Config config_;
-  Embedding embedding_;
-  std::vector<std::unique_ptr<DecoderLayer>> layers_;
-  Norm final_norm_;
-  OutputHead head_;
+  const Group& pipeline_;
+  const Group& tensor_group_;
+  at::ScalarType dtype_;
   Ledger& ledger_;
+  std::vector<StageLayers> stages_;   // of all ranks
+  std::vector<int64_t> num_experts_;  // per MoE layer of all ranks
+  std::vector<int64_t> moe_index_;    // of each layer among the MoE layers; -1 where dense
+  // Null where they are on other pipeline ranks.
+  std::unique_ptr<Embedding> embedding_;
+  std::vector<std::unique_ptr<DecoderLayer>> layers_;
+  std::unique_ptr<Norm> final_norm_;
+  std::unique_ptr<OutputHead> head_;
   mutable Rotary rotary_;
 };
 

@@ -11,7 +11,8 @@ constexpr Site kOutput{"embedding.output", Purpose::kTensorParallel};
 
 }  // namespace
 
-Embedding::Embedding(const Scope& scope, const ModelConfig& model)
+Embedding::Embedding(const Scope& scope, const ModelConfig& model, int64_t num_copies,
+                     int64_t copy_index)
     : tensor_group_(scope.groups().tensor()),
       vocab_size_(model.vocab_size),
       rows_(rows_here(tensor_group_, vocab_size_)) {
@@ -19,7 +20,9 @@ Embedding::Embedding(const Scope& scope, const ModelConfig& model)
                                        .shape = {model.vocab_size, model.hidden_size},
                                        .init = Init::normal(model.init_std),
                                        .tensor = Placement::sharded(0, model.vocab_size),
-                                       .may_be_uneven = true}},
+                                       .may_be_uneven = true,
+                                       .num_copies = num_copies,
+                                       .copy_index = copy_index}},
                                      {rows_.size(), model.hidden_size});
 }
 

@@ -10,7 +10,10 @@ namespace switchyard {
 // add zero. Parameter: weight [vocab, hidden].
 class Embedding {
  public:
-  Embedding(const Scope& scope, const ModelConfig& model);
+  // Where the first and the last of several pipeline ranks use one weight, each makes it, and
+  // `copy_index` of `num_copies` says which this is.
+  Embedding(const Scope& scope, const ModelConfig& model, int64_t num_copies = 1,
+            int64_t copy_index = 0);
 
   // ids [tokens] int64, the same on all ranks of tp -> [tokens, hidden], placed as asked:
   // invariant, or sharded by tokens. Throws ShapeError when an id is outside the vocabulary.

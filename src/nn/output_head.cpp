@@ -14,12 +14,12 @@ constexpr Site kLogits{"head.logits", Purpose::kTensorParallel};
 
 }  // namespace
 
-OutputHead::OutputHead(const Scope& scope, const ModelConfig& model, const Embedding& embedding)
+OutputHead::OutputHead(const Scope& scope, const ModelConfig& model, const Embedding* embedding)
     : tensor_group_(scope.groups().tensor()),
       vocab_size_(model.vocab_size),
       rows_(Embedding::rows_here(tensor_group_, vocab_size_)) {
   if (model.tie_embeddings) {
-    weight_ = embedding.weight();
+    weight_ = embedding->weight();
     return;
   }
   weight_ = scope.parameters.declare({{.name = scope.name("weight"),

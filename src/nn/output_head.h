@@ -15,8 +15,8 @@ struct TokenLoss {
 // embedding's when tied.
 class OutputHead {
  public:
-  // `embedding` is used when model.tie_embeddings, else a parameter is declared.
-  OutputHead(const Scope& scope, const ModelConfig& model, const Embedding& embedding);
+  // `embedding` is used when model.tie_embeddings, else a parameter is declared and it may be null.
+  OutputHead(const Scope& scope, const ModelConfig& model, const Embedding* embedding);
 
   // Cross-entropy from hidden states, a chunk of tokens at a time: the logits of all tokens are
   // never alive. hidden [tokens, hidden] invariant or sharded by tokens; labels [tokens] int64,

@@ -141,6 +141,12 @@ Parameter::Parameter(ParameterSpec spec, const Groups& groups)
     num_gradient_groups_ = mesh.size(tensor_axis);
     gradient_group_index_ = mesh.coordinate(groups.rank(), tensor_axis);
   }
+  const auto count_copies = [&](int64_t& count, int64_t& index) {
+    count *= spec_.num_copies;
+    index = index * spec_.num_copies + spec_.copy_index;
+  };
+  count_copies(num_replicas_, replica_index_);
+  count_copies(num_gradient_groups_, gradient_group_index_);
 }
 
 int64_t Parameter::local_numel() const {
@@ -344,7 +350,7 @@ int64_t Parameters::logical_numel() const {
   int64_t total = 0;
   for (const auto& storage : storages_) {
     for (const Parameter& piece : storage->pieces) {
-      total += product(piece.spec().shape);
+      total += piece.spec().copy_index == 0 ? product(piece.spec().shape) : 0;
     }
   }
   return total;

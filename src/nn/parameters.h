@@ -46,6 +46,10 @@ struct ParameterSpec {
   // Whether the ranks of `tensor` may have parts that differ by one, as of a vocabulary that tp
   // does not divide.
   bool may_be_uneven = false;
+  // A parameter that several pipeline stages use, such as a tied embedding, is on each of their
+  // ranks: how many hold it, and which of them this is. Its gradient is the sum over them.
+  int64_t num_copies = 1;
+  int64_t copy_index = 0;
 };
 
 // One logical parameter as this rank holds it: a contiguous part of a storage.
@@ -185,7 +189,9 @@ class Parameters {
   bool is_sharded() const { return sharding_ != DataSharding::kNone; }
   // Whether every rank has the master values of all elements it computes with.
   bool has_whole_masters() const { return !is_sharded() || !dtypes_.is_mixed(); }
-  int64_t logical_numel() const;  // over all ranks, each logical parameter once
+  // Over all ranks of this rank's pipeline stages, each logical parameter once; a copy of one that
+  // an earlier stage has does not count.
+  int64_t logical_numel() const;
 
  private:
   void check_name_is_free(const std::string& name) const;

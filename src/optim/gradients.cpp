@@ -22,6 +22,8 @@ constexpr GroupAndSite kReductions[] = {
     {GroupName::kExpertData, {"gradients.expert", Purpose::kGradient}},
 };
 
+constexpr Site kCopies{"gradients.tied", Purpose::kGradient};
+
 // A bucket on its way, to be summed whole on every rank.
 class Reduction {
  public:
@@ -70,6 +72,26 @@ void reduce_scatter(std::vector<Bucket> buckets, const Group& group, const Site&
   }
 }
 
+// Sums the gradients of the two copies of a weight that the first and the last rank of a pipeline
+// share, over the tokens of each rank alone: whatever follows is the same for both.
+void add_up_copies(Parameters& parameters) {
+  const Group& pipeline = parameters.groups()[GroupName::kPipeline];
+  for (const auto& storage : parameters.storages()) {
+    const ParameterSpec& spec = storage->pieces.front().spec();
+    if (spec.num_copies == 1) {
+      continue;
+    }
+    const bool is_first = spec.copy_index == 0;
+    const int64_t other = is_first ? pipeline.size() - 1 : 0;
+    at::Tensor own = storage->gradient.contiguous();
+    const at::Tensor received = at::empty_like(own);
+    PendingCollective sending = pipeline.start_send(own, other, kCopies);
+    pipeline.start_receive(received, other, kCopies).wait();
+    sending.wait();
+    storage->gradient = is_first ? own + received : received + own;
+  }
+}
+
 }  // namespace
 
 void absorb_gradients(Parameters& parameters) {
@@ -86,6 +108,7 @@ void reduce_gradients(Parameters& parameters, int64_t bucket_bytes) {
       storage->gradient = at::zeros(storage->leaf.sizes(), storage->master.options());
     }
   }
+  add_up_copies(parameters);
   const auto gradient_of = [](const ParameterStorage& storage) { return storage.gradient; };
   for (const auto& [name, site] : kReductions) {
     const Group& group = parameters.groups()[name];

@@ -41,9 +41,9 @@ void check_shape(const PipelineShape& shape) {
                      "a pipeline of one rank has one stage, not {}", shape.stages_per_rank);
 }
 
-// How many micro-batches run through one stage of a rank before its next stage has its turn. In
-// groups of num_ranks, a rank's next stage is reached when its input is; a smaller group would
-// wait, and between others never end. So the first group takes what is left over.
+// How many micro-batches run through one stage of a rank before its next stage has its turn. With
+// num_ranks of them the input of that stage is there in time. For fewer the rank would wait, and
+// between groups of num_ranks for ever, so the first group takes what is left over.
 std::vector<int64_t> group_sizes(const PipelineShape& shape) {
   const int64_t ranks = shape.num_ranks;
   const int64_t num_groups = std::max<int64_t>(1, shape.num_micro_batches / ranks);

@@ -1,5 +1,6 @@
 #include "selfcheck/layout_run.h"
 
+#include <mutex>
 #include <set>
 
 #include <fmt/format.h>
@@ -118,18 +119,27 @@ void add_outcome(const StepOutcome& outcome, int64_t step, LogicalTensors& resul
   }
 }
 
-LayoutRunSites sites_of(const Ledger& ledger) {
-  std::set<std::string> collectives;
-  for (const LedgerEntry& entry : ledger.entries()) {
-    collectives.insert(entry.site);
+// Names that ranks, as threads, add to.
+class SiteNames {
+ public:
+  void add(const Ledger& ledger) {
+    const std::lock_guard lock(mutex_);
+    for (const LedgerEntry& entry : ledger.entries()) {
+      collectives_.insert(entry.site);
+    }
+    for (const auto& [name, calls] : ledger.scale_sites()) {
+      scales_.insert(name);
+    }
   }
-  LayoutRunSites sites;
-  sites.collectives.assign(collectives.begin(), collectives.end());
-  for (const auto& [name, calls] : ledger.scale_sites()) {
-    sites.scales.push_back(name);
+  LayoutRunSites sites() const {
+    return {{collectives_.begin(), collectives_.end()}, {scales_.begin(), scales_.end()}};
   }
-  return sites;
-}
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> collectives_;
+  std::set<std::string> scales_;
+};
 
 void run_rank(const LayoutRun& run, const Groups& groups, LogicalTensors& result) {
   const Config& config = run.config;
@@ -163,18 +173,16 @@ LayoutRun on_one_rank(LayoutRun run) {
 }
 
 LayoutRunSites run_layout(const LayoutRun& run, LogicalTensors& result) {
-  LayoutRunSites sites;
+  SiteNames names;
   run_ranks(
       mesh_shape(run.config.parallel, run.num_ranks),
       [&](Groups& groups) {
         groups.ledger().remove_site_for_test(run.removed_site);
         run_rank(run, groups, result);
-        if (groups.rank() == 0) {
-          sites = sites_of(groups.ledger());
-        }
+        names.add(groups.ledger());
       },
       run.timeout);
-  return sites;
+  return names.sites();
 }
 
 TokenBatch random_batch(const Config& config, const std::vector<int64_t>& lengths, int64_t padding,

@@ -30,7 +30,7 @@ struct LayoutRun {
 // The same run on one rank.
 LayoutRun on_one_rank(LayoutRun run);
 
-// The collectives that rank 0 made and the scales that it asked for, each name once.
+// The collectives that the ranks made and the scales that they asked for, each name once.
 struct LayoutRunSites {
   std::vector<std::string> collectives;
   std::vector<std::string> scales;

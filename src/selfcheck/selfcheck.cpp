@@ -31,9 +31,11 @@ size_t kind_of(const std::string& name) {
 
 SelfcheckReport selfcheck(const ShrunkConfig& shrunk) {
   const Mesh mesh(mesh_shape(shrunk.config.parallel, shrunk.num_ranks));
+  // More than a pipeline has ranks, and no multiple of them.
+  const int64_t per_rank = mesh.size(Axis::kPipeline) + 1;
   const LayoutRun layout{.config = shrunk.config,
                          .num_ranks = shrunk.num_ranks,
-                         .num_micro_batches = 2 * mesh.size(Axis::kData)};
+                         .num_micro_batches = per_rank * mesh.size(Axis::kData)};
   LogicalTensors expected;
   run_layout(on_one_rank(layout), expected);
   LogicalTensors actual;

@@ -12,8 +12,10 @@
 #include "config/layer_overrides.h"
 #include "config/layer_set.h"
 #include "config/moe_layers.h"
+#include "config/pipeline_layout.h"
 #include "config/rules.h"
 #include "config/settings.h"
+#include "parallel/placement.h"
 
 namespace switchyard {
 namespace {
@@ -37,8 +39,9 @@ int64_t smallest_prime_factor(int64_t value) {
 }
 
 void shrink_axes(ParallelConfig& parallel) {
-  for (int64_t* size : {&parallel.tensor_size, &parallel.pipeline_size, &parallel.context_size,
-                        &parallel.expert_size, &parallel.expert_tensor_size}) {
+  for (int64_t* size :
+       {&parallel.tensor_size, &parallel.pipeline_size, &parallel.virtual_pipeline_size,
+        &parallel.context_size, &parallel.expert_size, &parallel.expert_tensor_size}) {
     *size = smallest_prime_factor(*size);
   }
 }
@@ -55,6 +58,43 @@ int64_t num_ranks_for(const ParallelConfig& parallel) {
 }
 
 // --- Layers
+
+// How the layers of a pipeline layout lie, made small: which stages have any.
+struct PipelineEnds {
+  int64_t num_stages = 1;
+  bool is_embedding_alone = false;
+  bool is_head_alone = false;
+
+  int64_t num_stages_with_layers() const {
+    return num_stages - (is_embedding_alone ? 1 : 0) - (is_head_alone ? 1 : 0);
+  }
+};
+
+// `before`: the whole configuration; `config`: with its axes made small.
+PipelineEnds pipeline_ends(const Config& before, const Config& config) {
+  PipelineEnds ends;
+  ends.num_stages = config.parallel.pipeline_size * config.parallel.virtual_pipeline_size;
+  if (ends.num_stages == 1) {
+    return ends;
+  }
+  const std::vector<StageLayers> stages = pipeline_layout(before);
+  ends.is_embedding_alone = stages.front().first == stages.front().end;
+  ends.is_head_alone = stages.back().first == stages.back().end && ends.num_stages > 2;
+  return ends;
+}
+
+std::string layout_text(const PipelineEnds& ends, int64_t num_layers) {
+  if (!ends.is_embedding_alone && !ends.is_head_alone) {
+    return "";
+  }
+  std::string text = ends.is_embedding_alone ? "E|" : "E";
+  const int64_t stages = ends.num_stages_with_layers();
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    const ShardRange layers = shard_range(num_layers, stages, stage);
+    text += (stage > 0 ? "|" : "") + std::string(static_cast<size_t>(layers.size()), 't');
+  }
+  return text + (ends.is_head_alone ? "|L" : "L");
+}
 
 // The text of moe.overrides that gives `layers`, as `0,2` or `4-7`, the settings of `settings`.
 std::string override_text(const std::string& layers, const LayerOverride& settings) {
@@ -76,10 +116,11 @@ std::vector<std::string> numbers_in(const std::vector<bool>& set, const std::vec
   return numbers;
 }
 
-// The first layer of each kind; two where all are of one.
+// The first layer of each kind; two where all are of one; and then others, so that there are
+// `fewest`.
 std::vector<size_t> layers_to_keep(const Config& config, const std::vector<bool>& has_experts,
                                    const std::vector<bool>& has_window,
-                                   const std::vector<LayerOverride>& overrides) {
+                                   const std::vector<LayerOverride>& overrides, int64_t fewest) {
   std::map<std::tuple<bool, bool, std::vector<bool>>, size_t> first_of_kind;
   for (size_t layer = 0; layer < has_experts.size(); ++layer) {
     std::vector<bool> texts;
@@ -96,10 +137,16 @@ std::vector<size_t> layers_to_keep(const Config& config, const std::vector<bool>
   if (kept.size() == 1 && config.model.num_layers > 1) {
     kept.push_back(kept.front() + 1);
   }
+  for (size_t layer = 0; layer < has_experts.size() && std::ssize(kept) < fewest; ++layer) {
+    if (std::find(kept.begin(), kept.end(), layer) == kept.end()) {
+      kept.push_back(layer);
+    }
+  }
+  std::sort(kept.begin(), kept.end());
   return kept;
 }
 
-void shrink_layers(Config& config) {
+void shrink_layers(Config& config, int64_t fewest) {
   const auto num_layers = static_cast<size_t>(config.model.num_layers);
   const std::vector<bool> has_experts = moe_layers(config);
   const bool is_everywhere = config.attention.window_layers.empty();
@@ -108,7 +155,8 @@ void shrink_layers(Config& config) {
                     : layer_set("attention.window_layers", config.attention.window_layers,
                                 config.model.num_layers);
   const std::vector<LayerOverride> overrides = layer_overrides(config);
-  const std::vector<size_t> kept = layers_to_keep(config, has_experts, has_window, overrides);
+  const std::vector<size_t> kept =
+      layers_to_keep(config, has_experts, has_window, overrides, fewest);
   if (kept.size() == num_layers) {
     return;
   }
@@ -278,7 +326,9 @@ ShrunkConfig shrink(const Config& config) {
   ShrunkConfig shrunk{.config = config};
   shrink_axes(shrunk.config.parallel);
   shrunk.num_ranks = num_ranks_for(shrunk.config.parallel);
-  shrink_layers(shrunk.config);
+  const PipelineEnds ends = pipeline_ends(config, shrunk.config);
+  shrink_layers(shrunk.config, ends.num_stages_with_layers());
+  shrunk.config.parallel.pipeline_layout = layout_text(ends, shrunk.config.model.num_layers);
   shrink_widths(config, shrunk.config);
   shorten(shrunk.config);
   compute_exactly(shrunk.config);

@@ -26,10 +26,12 @@ constexpr int64_t kMostSelfcheckRanks = 8;
 
 // Keeps one layer of each kind (dense or experts, windowed or not, each mixture of moe.overrides),
 // ties, norms, biases, groups, top_k, losses, dispatcher, recompute, and every parallel axis above
-// 1, as its smallest prime factor. Shrinks widths, heads, experts, repeated layers, vocabulary.
-// Computes in fp64, with initial weights large enough that routing is far from uniform. The ranks
-// are as few as the axes allow, twice that where it leaves room for data parallelism.
-// Throws ConfigError when `config` breaks a rule, or its axes need more than kMostSelfcheckRanks.
+// 1, as its smallest prime factor, with as many layers as its pipeline stages need; of a pipeline
+// layout, whether the first and the last stage have layers. Shrinks widths, heads, experts,
+// repeated layers, vocabulary. Computes in fp64, with initial weights large enough that routing is
+// far from uniform. The ranks are as few as the axes allow, twice that where it leaves room for
+// data parallelism. Throws ConfigError when `config` breaks a rule, or its axes need more than
+// kMostSelfcheckRanks.
 ShrunkConfig shrink(const Config& config);
 
 }  // namespace switchyard

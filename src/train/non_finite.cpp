@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <sstream>
+#include <string_view>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -14,19 +17,32 @@ namespace switchyard {
 namespace {
 
 constexpr Site kFlags{"step.non_finite", Purpose::kStatistics};
+constexpr Site kFlagsOfStages{"step.non_finite_stages", Purpose::kStatistics};
 
-// The pieces of all parameters in order of declaration, which is the order of the forward pass, and
-// for each whether any rank has a value in it that is not finite.
+// Where in the forward pass a parameter is used, by its name: the embedding first, then the layers.
+int64_t depth_of(const std::string& name) {
+  constexpr std::string_view kLayers = "layers.";
+  if (!name.starts_with(kLayers)) {
+    return name.starts_with("embedding.") ? -1 : std::numeric_limits<int64_t>::max();
+  }
+  return std::stoll(name.substr(kLayers.size()));
+}
+
+// The pieces of all parameters, of all pipeline stages, and which of them hold a value that is not
+// finite on any rank, in the order of the forward pass.
 class Pieces {
  public:
   // `which` is the storage's tensor to look at.
   Pieces(const Parameters& parameters, at::Tensor ParameterStorage::*which) {
+    std::vector<std::string> names;
     std::vector<int64_t> flags;
+    int64_t num_own = 0;
     for (const auto& storage : parameters.storages()) {
       const size_t first = flags.size();
       for (const Parameter& piece : storage->pieces) {
-        names_.push_back(piece.name());
+        names.push_back(piece.name());
         flags.push_back(0);
+        num_own += piece.spec().copy_index == 0 ? 1 : 0;
       }
       for (const PieceRange& range : storage->owned) {
         const at::Tensor values = storage->owned_of((*storage).*which, range);
@@ -35,23 +51,41 @@ class Pieces {
         }
       }
     }
-    flags_ = at::tensor(flags, at::kLong);
-    parameters.groups()[GroupName::kWorld].all_reduce(flags_, kFlags, ReduceOp::kMax);
+    const at::Tensor of_stage = at::tensor(flags, at::kLong);
+    parameters.groups()[GroupName::kDataContextTensor].all_reduce(of_stage, kFlags, ReduceOp::kMax);
+    std::string bad;
+    for (size_t i = 0; i < names.size(); ++i) {
+      bad += of_stage[static_cast<int64_t>(i)].item<int64_t>() != 0 ? names[i] + "\n" : "";
+    }
+    gather(parameters.groups()[GroupName::kPipeline], num_own, bad);
   }
 
-  int64_t size() const { return std::ssize(names_); }
-  int64_t num_bad() const { return flags_.sum().item<int64_t>(); }
-  const std::string& first_bad() const { return names_[index_of_bad(false)]; }
-  const std::string& last_bad() const { return names_[index_of_bad(true)]; }
+  int64_t size() const { return size_; }
+  int64_t num_bad() const { return std::ssize(bad_); }
+  const std::string& first_bad() const { return bad_.front(); }
+  const std::string& last_bad() const { return bad_.back(); }
 
  private:
-  size_t index_of_bad(bool from_the_end) const {
-    const auto bad = at::nonzero(flags_).view({-1});
-    return static_cast<size_t>(bad[from_the_end ? -1 : 0].item<int64_t>());
+  // `own_bad`: a name a line.
+  void gather(const Group& pipeline, int64_t num_own, const std::string& own_bad) {
+    for (const auto& of_rank : pipeline.all_gather_counts({num_own}, kFlagsOfStages)) {
+      size_ += of_rank[0];
+    }
+    for (const std::string& of_rank : pipeline.all_gather_text(own_bad, kFlagsOfStages)) {
+      std::istringstream lines(of_rank);
+      for (std::string name; std::getline(lines, name);) {
+        if (std::find(bad_.begin(), bad_.end(), name) == bad_.end()) {  // a copy is no other
+          bad_.push_back(name);
+        }
+      }
+    }
+    std::stable_sort(bad_.begin(), bad_.end(), [](const std::string& a, const std::string& b) {
+      return depth_of(a) < depth_of(b);
+    });
   }
 
-  std::vector<std::string> names_;
-  at::Tensor flags_;  // [pieces] int64
+  int64_t size_ = 0;
+  std::vector<std::string> bad_;
 };
 
 }  // namespace

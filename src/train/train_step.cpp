@@ -11,6 +11,7 @@
 #include "optim/clip.h"
 #include "optim/gradients.h"
 #include "optim/publish.h"
+#include "train/model_stages.h"
 #include "train/non_finite.h"
 
 namespace switchyard {
@@ -18,6 +19,7 @@ namespace {
 
 constexpr Site kBatchTotals{"step.batch_totals", Purpose::kStatistics};
 constexpr Site kLossTotals{"step.loss_totals", Purpose::kStatistics};
+constexpr Site kLossOfLastStage{"step.loss_of_last_stage", Purpose::kStatistics};
 constexpr Site kLayerTotals{"step.layer_totals", Purpose::kStatistics};
 
 // Each auxiliary term of a layer, and where its mean over layers goes.
@@ -29,12 +31,28 @@ constexpr std::array<Term, 4> kTerms = {{
     {&MoeStatistics::z_loss, &StepOutcome::z_loss},
 }};
 
-// Sums of one step on this rank, brought together over ranks in two collectives.
+// Brings the loss, which only the last pipeline stage knows, to the others.
+double share_last_loss(double loss_sum, const Group& pipeline) {
+  const at::Tensor loss = at::full({1}, loss_sum, at::kDouble);
+  pipeline.all_reduce(loss, kLossOfLastStage);
+  return loss.item<double>();
+}
+
+// Sums of one step on this rank, brought together over ranks in a few collectives. Every rank
+// counts in the layers it has.
 class StepTotals {
  public:
+  // One layer per MoE layer of the model.
+  explicit StepTotals(const std::vector<int64_t>& num_experts) : layers_(num_experts.size()) {
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      layers_[i].tokens_per_expert = at::zeros({num_experts[i]}, at::kLong);
+    }
+  }
+
   void add(const ModelOutput& output) {
-    loss_sum_ += output.loss_sum.item<double>();
-    layers_.resize(output.moe.size());
+    if (output.loss_sum.defined()) {
+      loss_sum_ += output.loss_sum.item<double>();
+    }
     for (size_t i = 0; i < layers_.size(); ++i) {
       for (const auto& [member, unused] : kTerms) {
         add_to(layers_[i].*member, output.moe[i].*member);
@@ -47,22 +65,22 @@ class StepTotals {
   void reduce_into(StepOutcome& outcome, const Groups& groups) {
     const at::Tensor loss = at::full({1}, loss_sum_, at::kDouble);
     groups[GroupName::kDataContext].all_reduce(loss, kLossTotals);
-    outcome.loss_sum = loss.item<double>();
+    outcome.loss_sum = share_last_loss(loss.item<double>(), groups[GroupName::kPipeline]);
     if (layers_.empty()) {
       return;
     }
-    // Per layer: each term, dropped copies, loads; counts are exact in fp64. Layers may differ in
-    // their number of experts.
+    // Per layer: each term and dropped copies, both after how many ranks have them; loads. Counts
+    // are exact in fp64. Layers may differ in their number of experts.
     std::vector<at::Tensor> parts;
     for (const MoeStatistics& layer : layers_) {
       for (const auto& [member, unused] : kTerms) {
-        parts.push_back(as_double(layer.*member));
+        parts.push_back(counted(layer.*member));
       }
-      parts.push_back(as_double(layer.dropped_copies));
+      parts.push_back(counted(layer.dropped_copies));
       parts.push_back(layer.tokens_per_expert.to(at::kDouble));
     }
     const at::Tensor totals = at::cat(parts);
-    groups[GroupName::kDataContextTensor].all_reduce(totals, kLayerTotals);
+    groups[GroupName::kWorld].all_reduce(totals, kLayerTotals);
     read(totals, outcome);
   }
 
@@ -70,14 +88,19 @@ class StepTotals {
   // Takes the totals apart in the order in which reduce_into() put them together.
   void read(const at::Tensor& totals, StepOutcome& outcome) const {
     const auto* next = totals.const_data_ptr<double>();
+    const auto take = [&next] {
+      const double num_ranks = *next++;
+      const double sum = *next++;
+      return num_ranks > 0 ? std::optional(sum) : std::nullopt;
+    };
     std::array<Mean, kTerms.size()> means;
     for (const MoeStatistics& layer : layers_) {
-      for (size_t term = 0; term < kTerms.size(); ++term) {
-        means[term].add(layer.*kTerms[term].first, *next++);
+      for (Mean& mean : means) {
+        mean.add(take());
       }
-      const double dropped = *next++;
-      if (layer.dropped_copies.defined()) {
-        outcome.dropped_copies = outcome.dropped_copies.value_or(0) + static_cast<int64_t>(dropped);
+      if (const auto dropped = take()) {
+        outcome.dropped_copies =
+            outcome.dropped_copies.value_or(0) + static_cast<int64_t>(*dropped);
       }
       at::Tensor loads = at::empty_like(layer.tokens_per_expert);
       std::transform(next, next + loads.numel(), loads.mutable_data_ptr<int64_t>(),
@@ -95,11 +118,9 @@ class StepTotals {
     double sum = 0;
     double count = 0;
 
-    void add(const at::Tensor& of_layer, double total) {
-      if (of_layer.defined()) {
-        sum += total;
-        count += 1;
-      }
+    void add(const std::optional<double>& of_layer) {
+      sum += of_layer.value_or(0);
+      count += of_layer ? 1 : 0;
     }
     std::optional<double> value() const {
       return count > 0 ? std::optional(sum / count) : std::nullopt;
@@ -111,8 +132,10 @@ class StepTotals {
       sum = sum.defined() ? sum + value : value;
     }
   }
-  static at::Tensor as_double(const at::Tensor& value) {
-    return value.defined() ? value.to(at::kDouble).view({1}) : at::zeros({1}, at::kDouble);
+  // [2] whether this rank has it, and the value
+  static at::Tensor counted(const at::Tensor& value) {
+    return at::tensor({value.defined() ? 1.0 : 0.0, value.defined() ? value.item<double>() : 0.0},
+                      at::kDouble);
   }
 
   double loss_sum_ = 0;
@@ -137,13 +160,11 @@ StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters
                               const std::vector<RoutingMemos>& memos) {
   const Groups& groups = parameters.groups();
   const Denominators denominators = count_batch(micro_batches, groups);
-  StepTotals totals;
-  for (size_t i = 0; i < micro_batches.size(); ++i) {
-    const ModelOutput output = model.forward(micro_batches[i], denominators, memos[i]);
-    output.objective.backward();
-    absorb_gradients(parameters);
-    totals.add(output);
-  }
+  StepTotals totals(model.num_experts());
+  ModelStages stages(model, &parameters, micro_batches, denominators, memos,
+                     [&totals](int64_t, const ModelOutput& output) { totals.add(output); });
+  const PipelineShape shape = pipeline_shape(model, std::ssize(micro_batches));
+  (void)run_schedule(one_forward_one_backward(shape), stages, model.pipeline());
   StepOutcome outcome;
   outcome.loss_weight = denominators.loss_weight;
   outcome.num_tokens = static_cast<int64_t>(denominators.tokens);
@@ -182,10 +203,20 @@ EvalOutcome evaluate_batches(const LanguageModel& model,
                              const std::vector<TokenBatch>& micro_batches) {
   const at::NoGradGuard no_grad;
   EvalOutcome outcome;
+  std::vector<RoutingMemos> memos;
   for (const TokenBatch& batch : micro_batches) {
-    outcome.loss_sum += model.forward(batch, {}).loss_sum.item<double>();
+    memos.push_back(model.new_memos());
     outcome.loss_weight += batch.weights.sum(at::kDouble).item<double>();
   }
+  const Denominators denominators;
+  ModelStages stages(model, nullptr, micro_batches, denominators, memos,
+                     [&outcome](int64_t, const ModelOutput& output) {
+                       outcome.loss_sum +=
+                           output.loss_sum.defined() ? output.loss_sum.item<double>() : 0;
+                     });
+  const PipelineShape shape = pipeline_shape(model, std::ssize(micro_batches));
+  (void)run_schedule(forward_only(shape), stages, model.pipeline());
+  outcome.loss_sum = share_last_loss(outcome.loss_sum, model.pipeline());
   return outcome;
 }
 

@@ -63,8 +63,8 @@ struct StepRates {
 StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& optimizer,
                        const std::vector<TokenBatch>& micro_batches, const StepRates& rates);
 
-// Sums of a batch's token losses over this rank's micro-batches, not yet over ranks. Collective
-// over tp and the ranks that share experts.
+// Sums of a batch's token losses over this rank's micro-batches, not yet over dp x cp; equal over
+// tp and the pipeline. Collective over those and the ranks that share experts.
 EvalOutcome evaluate_batches(const LanguageModel& model,
                              const std::vector<TokenBatch>& micro_batches);
 

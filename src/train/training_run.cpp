@@ -26,6 +26,7 @@ namespace {
 
 constexpr Site kStopFlag{"train.stop_flag", Purpose::kControl};
 constexpr Site kTotalSteps{"train.total_steps", Purpose::kControl};
+constexpr Site kNumParameters{"train.num_parameters", Purpose::kControl};
 
 using Clock = std::chrono::steady_clock;
 
@@ -49,9 +50,16 @@ std::string host_name() {
 
 std::string describe_layout(const Config& config, int64_t world_size) {
   const ParallelConfig& parallel = config.parallel;
-  return fmt::format("world {}: tp {} ep {} etp {}{}", world_size, parallel.tensor_size,
-                     parallel.expert_size, parallel.expert_tensor_size,
+  return fmt::format("world {}: tp {} pp {} ep {} etp {}{}", world_size, parallel.tensor_size,
+                     parallel.pipeline_size, parallel.expert_size, parallel.expert_tensor_size,
                      parallel.sequence_parallel ? " sequence parallel" : "");
+}
+
+// Of the whole model, each logical parameter once. Collective over the pipeline.
+int64_t count_parameters(const Parameters& parameters) {
+  const at::Tensor count = at::full({1}, parameters.logical_numel(), at::kLong);
+  parameters.groups()[GroupName::kPipeline].all_reduce(count, kNumParameters);
+  return count.item<int64_t>();
 }
 
 std::vector<int64_t> numbers_of_moe_layers(const Config& config) {
@@ -224,6 +232,7 @@ void TrainingRun::write_settings() const {
 }
 
 ExitCode TrainingRun::run() {
+  const int64_t num_parameters = count_parameters(trained_->parameters);
   run_on_first_rank(groups_[GroupName::kWorld], [&] {
     write_settings();
     metrics_ = std::make_unique<MetricsFile>(config_.run.dir + "/metrics.jsonl", step_);
@@ -232,7 +241,7 @@ ExitCode TrainingRun::run() {
                                                          wall_time_s(), host_name(), step_);
     }
     log_info("training {:.2f} M parameters on {} samples of {} tokens in {}",
-             static_cast<double>(trained_->parameters.logical_numel()) / 1e6, data_->num_samples(),
+             static_cast<double>(num_parameters) / 1e6, data_->num_samples(),
              data_->sequence_length(), config_.run.dir);
     progress_ = std::make_unique<ProgressLine>(
         ProgressScreen::standard_error(),

@@ -308,13 +308,31 @@ TEST(Rules, TheDecayFitsTheRun) {
 }
 
 TEST(Rules, RefuseWhatIsNotBuiltYet) {
-  EXPECT_EQ(broken_by([](Config& c) { c.parallel.pipeline_size = 2; }),
-            Lines{"parallel.pipeline_size (2) must be 1: pipeline parallelism is not built yet"});
-  EXPECT_EQ(
-      broken_by([](Config& c) { c.parallel.virtual_pipeline_size = 2; }),
-      Lines{"parallel.virtual_pipeline_size (2) must be 1: pipeline parallelism is not built yet"});
   EXPECT_EQ(broken_by([](Config& c) { c.parallel.context_size = 2; }),
             Lines{"parallel.context_size (2) must be 1: context parallelism is not built yet"});
+}
+
+TEST(Rules, PipelineStagesHoldTheLayers) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.model.num_layers = 4;
+              c.parallel.pipeline_size = 2;
+              c.parallel.virtual_pipeline_size = 2;
+            }),
+            Lines{});
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.model.num_layers = 3;
+              c.parallel.pipeline_size = 4;
+            }),
+            Lines{"model.num_layers (3) must be at least parallel.pipeline_size x "
+                  "parallel.virtual_pipeline_size (4 x 1 = 4 stages); a stage without layers needs "
+                  "parallel.pipeline_layout"});
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.model.num_layers = 4;
+              c.parallel.pipeline_size = 2;
+              c.parallel.pipeline_layout = "Ettt|tt";
+            }),
+            Lines{"parallel.pipeline_layout (\"Ettt|tt\") must have one E, at its very beginning, "
+                  "and one L, at its very end"});
 }
 
 TEST(Rules, TheOrderNamesEveryAxis) {
@@ -429,6 +447,20 @@ TEST(WorldRules, DenseRanksFillTheWorld) {
   EXPECT_EQ(broken_rules_of_world(config, 6),
             Lines{"the number of ranks (6) must be a multiple of parallel.tensor_size x "
                   "parallel.pipeline_size x parallel.context_size (4 x 1 x 1 = 4)"});
+}
+
+TEST(WorldRules, BothGridsHaveTheSameStages) {
+  Config config = good();
+  config.model.num_layers = 4;
+  config.parallel.pipeline_size = 2;
+  config.parallel.expert_size = 2;
+  config.parallel.order = "tp-cp-ep-pp-dp";
+  EXPECT_EQ(
+      broken_rules_of_world(config, 8),
+      Lines{"parallel.order (tp-cp-ep-pp-dp) puts neighbours in the pipeline 1 ranks apart for "
+            "dense layers and 2 for experts, who would be on other stages: let it end in pp"});
+  config.parallel.order = "tp-cp-ep-dp-pp";
+  EXPECT_EQ(broken_rules_of_world(config, 8), Lines{});
 }
 
 TEST(WorldRules, ExpertRanksFillTheWorld) {

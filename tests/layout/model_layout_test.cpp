@@ -48,6 +48,19 @@ const std::vector<Layout>& layouts() {
        .sequence_parallel = true},
       {.name = "tp4", .world_size = 4, .tensor = 4},  // more ranks than key/value heads
       {.name = "tp4_sp", .world_size = 4, .tensor = 4, .sequence_parallel = true},
+      {.name = "pp2", .world_size = 2, .pipeline = 2},
+      {.name = "pp4_alone", .world_size = 4, .pipeline = 4, .pipeline_layout = "E|t|t|L"},
+      {.name = "pp2_vpp2",
+       .world_size = 2,
+       .pipeline = 2,
+       .virtual_pipeline = 2,
+       .pipeline_layout = "E|t|t|L"},
+      {.name = "pp2_tp2_sp_ep2_dp2",
+       .world_size = 8,
+       .tensor = 2,
+       .expert = 2,
+       .sequence_parallel = true,
+       .pipeline = 2},
   };
   return all;
 }
@@ -171,7 +184,7 @@ TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
     const Variant& variant = variants()[chosen];
     LogicalTensors expected;
     run_model(variant.config, {.name = "one"}, expected);
-    for (const size_t index : {size_t{1}, size_t{7}, size_t{9}, size_t{10}}) {
+    for (const size_t index : {size_t{1}, size_t{7}, size_t{9}, size_t{10}, size_t{16}}) {
       const Layout& layout = layouts()[index];
       LogicalTensors whole;
       const LayoutRunSites recorded = run_model(variant.config, layout, whole);

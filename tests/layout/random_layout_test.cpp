@@ -57,11 +57,35 @@ class Draws {
   std::vector<std::string> drawn_;
 };
 
+// Even, or written out: the embedding alone in the first stage, or the loss alone in the last.
+std::string draw_pipeline_layout(Draws& draws, const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t stages = parallel.pipeline_size * parallel.virtual_pipeline_size;
+  const std::string which =
+      stages > 1 ? draws.of<const char*>("pipeline layout",
+                                         {{"", "even"}, {"E", "E alone"}, {"L", "L alone"}})
+                 : "";
+  if (which.empty()) {
+    return "";
+  }
+  std::string layout = which == "E" ? "E|" : "E";
+  for (int64_t stage = 0; stage + 1 < stages; ++stage) {
+    const ShardRange layers = shard_range(config.model.num_layers, stages - 1, stage);
+    layout += std::string(static_cast<size_t>(layers.size()), 't');
+    layout += stage + 2 < stages || which == "L" ? "|" : "";
+  }
+  return layout + "L";
+}
+
 void draw_layout(Draws& draws, LayoutRun& run) {
   ParallelConfig& parallel = run.config.parallel;
   parallel.tensor_size = draws.number("tp", {1, 1, 2, 2, 4});
   parallel.expert_size = draws.number("ep", {1, 2, 2, 4});
   parallel.expert_tensor_size = draws.number("etp", {1, 1, 2});
+  parallel.pipeline_size = draws.number("pp", {1, 1, 2, 2, 3});
+  parallel.virtual_pipeline_size = parallel.pipeline_size > 1 ? draws.number("vpp", {1, 1, 2}) : 1;
+  run.config.model.num_layers = draws.number("layers", {2, 2, 4, 5});
+  parallel.pipeline_layout = draw_pipeline_layout(draws, run.config);
   parallel.sequence_parallel = parallel.tensor_size > 1 && draws.flag("sp");
   parallel.order = draws.of<const char*>("order", {{"tp-cp-ep-dp-pp", "tp-cp-ep-dp-pp"},
                                                    {"dp-tp-cp-ep-pp", "dp-tp-cp-ep-pp"},
@@ -70,10 +94,11 @@ void draw_layout(Draws& draws, LayoutRun& run) {
   parallel.data_sharding = draws.of<DataSharding>(
       "sharding", {{DataSharding::kNone, "none"}, {DataSharding::kOptimizer, "optimizer"}});
   const int64_t fewest =
+      parallel.pipeline_size *
       std::lcm(parallel.tensor_size, parallel.expert_size * parallel.expert_tensor_size);
   run.num_ranks = fewest * draws.number("times", {1, 2, 3, 4});
-  run.num_micro_batches =
-      run.num_ranks / parallel.tensor_size * draws.number("micro-batches per rank", {1, 2, 3});
+  run.num_micro_batches = run.num_ranks / (parallel.tensor_size * parallel.pipeline_size) *
+                          draws.number("micro-batches per rank", {1, 2, 3, 5});
 }
 
 void draw_attention(Draws& draws, Config& config) {

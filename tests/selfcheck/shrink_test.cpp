@@ -60,6 +60,23 @@ TEST(Shrink, KeepsTheBranchesOfALargeModel) {
   EXPECT_EQ(small.train.precision, Precision::kFp64);
 }
 
+TEST(Shrink, KeepsThePipeline) {
+  Config config = large_config();
+  config.parallel.tensor_size = 1;
+  config.parallel.sequence_parallel = false;
+  config.parallel.pipeline_size = 4;
+  config.parallel.virtual_pipeline_size = 3;
+  const Config even = shrink(config).config;
+  EXPECT_EQ(even.parallel.pipeline_size, 2);
+  EXPECT_EQ(even.parallel.virtual_pipeline_size, 3);
+  EXPECT_EQ(even.model.num_layers, 6);
+  EXPECT_EQ(even.parallel.pipeline_layout, "");
+  config.parallel.pipeline_layout = "E|(t*6|)*10L";
+  const Config alone = shrink(config).config;
+  EXPECT_EQ(alone.model.num_layers, 4);
+  EXPECT_EQ(alone.parallel.pipeline_layout, "E|t|t|t|t|L");
+}
+
 TEST(Shrink, ReportsEverySettingThatItChanged) {
   const ShrunkConfig shrunk = shrink(large_config());
   const auto change =

@@ -35,6 +35,9 @@ Config Layout::apply(Config config) const {
   config.parallel.expert_size = expert;
   config.parallel.expert_tensor_size = expert_tensor;
   config.parallel.sequence_parallel = sequence_parallel;
+  config.parallel.pipeline_size = pipeline;
+  config.parallel.virtual_pipeline_size = virtual_pipeline;
+  config.parallel.pipeline_layout = pipeline_layout;
   return config;
 }
 

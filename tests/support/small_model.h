@@ -18,6 +18,9 @@ struct Layout {
   int64_t expert = 1;
   int64_t expert_tensor = 1;
   bool sequence_parallel = false;
+  int64_t pipeline = 1;
+  int64_t virtual_pipeline = 1;
+  const char* pipeline_layout = "";
 
   MeshShape mesh() const;
   Config apply(Config config) const;  // with the parallel section of this layout

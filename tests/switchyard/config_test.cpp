@@ -63,6 +63,20 @@ TEST_F(ConfigCommand, DrawsTheGridOfRanks) {
       << result.output;
 }
 
+TEST_F(ConfigCommand, ListsTheStagesOfAPipeline) {
+  write("run.yaml", kExample);
+  const ProgramResult result = run_program(
+      "config show run.yaml model.num_layers=3 parallel.pipeline_size=2 "
+      "parallel.virtual_pipeline_size=2 \"parallel.pipeline_layout=E|t|tt|L\" --ranks 2");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("# stage 0, on pp 0: embedding\n"
+                               "# stage 1, on pp 1: layer 0\n"
+                               "# stage 2, on pp 0: layers 1-2\n"
+                               "# stage 3, on pp 1: head\n"),
+            std::string::npos)
+      << result.output;
+}
+
 TEST_F(ConfigCommand, SaysWhyALayoutDoesNotFitTheRanks) {
   write("run.yaml", kExample);
   const ProgramResult result = run_program("config show run.yaml parallel.tensor_size=2 --ranks 3");

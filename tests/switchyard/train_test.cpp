@@ -97,6 +97,33 @@ checkpoint:
     return run_program(command(run, settings));
   }
 
+  // The output of both, then "codes" and the exit code of each.
+  std::string train_on_two_ranks(const std::string& run, const std::string& settings) const {
+    const int port = 20000 + getpid() % 20000;
+    const std::string line = fmt::format(
+        "{0} & first=$!; RANK=1 WORLD_SIZE=2 MASTER_PORT={2} {1} {0}; second=$?; wait $first; "
+        "echo codes $? $second",
+        command(run, settings + " train.threads=1"), program_path(), port);
+    return run_program_with("RANK=0 WORLD_SIZE=2 MASTER_PORT=" + std::to_string(port), line).output;
+  }
+
+  // Of two runs in fp64: losses and gradient norms, also of evaluations.
+  void expect_same_losses(const std::string& run, const std::string& other, int num_steps) const {
+    std::ifstream one(folder_ / run / "metrics.jsonl");
+    std::ifstream two(folder_ / other / "metrics.jsonl");
+    const auto value = [](const std::string& text, const char* key) {
+      const size_t at = text.find(key);
+      return at == std::string::npos ? -1 : std::stod(text.substr(text.find(':', at) + 1));
+    };
+    int num_lines = 0;
+    for (std::string a, b; std::getline(one, a) && std::getline(two, b); ++num_lines) {
+      for (const char* key : {"\"loss\"", "\"grad_norm\"", "\"eval_loss\""}) {
+        EXPECT_NEAR(value(a, key), value(b, key), 1e-9) << key;
+      }
+    }
+    EXPECT_EQ(num_lines, num_steps);
+  }
+
   // Starts a run, waits until `file` is there, then sends `signal`. Returns its exit code, 128 +
   // signal when it was killed.
   int train_until(const std::string& run, const std::string& settings, const std::string& file,
@@ -282,33 +309,35 @@ TEST_F(TrainCommand, SkipsStepsThatAreNotFiniteAndStopsAfterSomeInARow) {
 
 TEST_F(TrainCommand, RunsOverSeveralRanksToTheSameLosses) {
   ASSERT_EQ(train("one", "train.precision=fp64").exit_code, 0);
-  const std::string settings =
-      "train.precision=fp64 parallel.tensor_size=2 parallel.expert_size=2 "
-      "train.threads=1";
-  const std::string line = fmt::format(
-      "{0} & first=$!; RANK=1 WORLD_SIZE=2 MASTER_PORT={2} {1} {0}; second=$?; wait $first; "
-      "echo codes $? $second",
-      command("two", settings), program_path(), 20000 + getpid() % 20000);
-  const std::string output =
-      run_program_with(
-          "RANK=0 WORLD_SIZE=2 MASTER_PORT=" + std::to_string(20000 + getpid() % 20000), line)
-          .output;
+  const std::string output = train_on_two_ranks(
+      "two", "train.precision=fp64 parallel.tensor_size=2 parallel.expert_size=2");
   EXPECT_NE(output.find("codes 0 0"), std::string::npos) << output;
-  std::ifstream one(folder_ / "one/metrics.jsonl");
-  std::ifstream two(folder_ / "two/metrics.jsonl");
-  int num_lines = 0;
-  for (std::string a, b; std::getline(one, a) && std::getline(two, b); ++num_lines) {
-    const auto loss = [](const std::string& text) {
-      const size_t at = text.find("\"loss\":");
-      return std::stod(text.substr(at + 7));
-    };
-    EXPECT_NEAR(loss(a), loss(b), 1e-9);
-  }
-  EXPECT_EQ(num_lines, 20);
+  expect_same_losses("one", "two", 20);
   // What two ranks saved is evaluated, and goes on, on one.
   const ProgramResult evaluated =
       run_program(fmt::format("eval {} --data {}", path("two"), path("set")));
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+}
+
+TEST_F(TrainCommand, RunsThroughAPipelineAndGoesOnWithout) {
+  const std::string same =
+      "train.precision=fp64 model.num_layers=3 model.tie_embeddings=true "
+      "train.eval_every=5 train.micro_batch_size=1 ";
+  ASSERT_EQ(train("one", same).exit_code, 0);
+  const std::string output =
+      train_on_two_ranks("two", same +
+                                    "parallel.pipeline_size=2 parallel.virtual_pipeline_size=2 "
+                                    "parallel.pipeline_layout='E|t|tt|L'");
+  EXPECT_NE(output.find("codes 0 0"), std::string::npos) << output;
+  expect_same_losses("one", "two", 20);
+  for (const char* run : {"one", "two"}) {
+    const ProgramResult more = train(run, same + "train.steps=25");
+    EXPECT_EQ(more.exit_code, 0) << more.output;
+  }
+  expect_same_losses("one", "two", 25);
+  const ProgramResult generated =
+      run_program(fmt::format("generate {} --prompt \"line\" --max-tokens 4", path("two")));
+  EXPECT_EQ(generated.exit_code, 0) << generated.output;
 }
 
 TEST_F(TrainCommand, EvaluatesAndGeneratesFromTheRun) {

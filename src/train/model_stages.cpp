@@ -1,0 +1,65 @@
+#include "train/model_stages.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "optim/gradients.h"
+
+namespace switchyard {
+
+ModelStages::ModelStages(const LanguageModel& model, Parameters* parameters,
+                         const std::vector<TokenBatch>& micro_batches,
+                         const Denominators& denominators, const std::vector<RoutingMemos>& memos,
+                         OnOutput on_output)
+    : model_(model),
+      parameters_(parameters),
+      micro_batches_(micro_batches),
+      denominators_(denominators),
+      memos_(memos),
+      on_output_(std::move(on_output)) {}
+
+at::Tensor ModelStages::new_hidden(int64_t micro_batch) {
+  return at::empty(model_.hidden_shape(micro_batches_[static_cast<size_t>(micro_batch)]),
+                   model_.hidden_dtype());
+}
+
+at::Tensor ModelStages::forward(int64_t micro_batch, int64_t stage, const at::Tensor& input) {
+  const bool is_training = at::GradMode::is_enabled();
+  if (input.defined() && is_training) {
+    input.requires_grad_(true);
+  }
+  const auto index = static_cast<size_t>(micro_batch);
+  const ModelOutput output =
+      model_.forward_stage(stage, input, micro_batches_[index], denominators_, memos_[index]);
+  if (is_training) {
+    visits_[{micro_batch, stage}] = {input, output.hidden, output.objective};
+  }
+  on_output_(micro_batch, output);
+  return output.hidden.defined() ? output.hidden.detach() : at::Tensor();
+}
+
+at::Tensor ModelStages::backward(int64_t micro_batch, int64_t stage,
+                                 const at::Tensor& output_gradient) {
+  const Visit visit = visits_.extract({micro_batch, stage}).mapped();
+  std::vector<at::Tensor> roots;
+  std::vector<at::Tensor> gradients;
+  const auto add = [&](const at::Tensor& root, const at::Tensor& gradient) {
+    if (root.defined()) {
+      roots.push_back(root);
+      gradients.push_back(gradient);
+    }
+  };
+  add(visit.hidden, output_gradient);
+  add(visit.objective, {});
+  torch::autograd::backward(roots, gradients);
+  absorb_gradients(*parameters_);
+  return visit.input.defined() ? visit.input.grad() : at::Tensor();
+}
+
+PipelineShape pipeline_shape(const LanguageModel& model, int64_t num_micro_batches) {
+  const int64_t ranks = model.pipeline().size();
+  return {ranks, model.num_stages() / ranks, num_micro_batches};
+}
+
+}  // namespace switchyard
