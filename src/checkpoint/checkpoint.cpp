@@ -7,14 +7,14 @@
 
 #include <ATen/ATen.h>
 
-#include "base/files.h"
 #include "base/log.h"
 #include "checkpoint/agree.h"
-#include "checkpoint/assets.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_saver.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/part_reader.h"
+#include "checkpoint/partial_checkpoint.h"
 #include "checkpoint/safetensors.h"
 
 namespace switchyard {
@@ -22,50 +22,6 @@ namespace {
 
 constexpr Site kTensorsRead{"checkpoint.tensors_read", Purpose::kCheckpoint};
 constexpr Site kCandidates{"checkpoint.candidates", Purpose::kCheckpoint};
-
-// A save must not take the place of something else that a mistyped path names.
-void check_may_be_replaced(const std::filesystem::path& path) {
-  const bool is_folder = std::filesystem::is_directory(path);
-  const bool may_be = !std::filesystem::exists(path) ||
-                      (is_folder && (is_checkpoint_folder(path) || step_of(path) ||
-                                     std::filesystem::is_empty(path)));
-  check<FileError>(may_be, "{} exists and is no checkpoint: move it away or choose another path",
-                   path.string());
-}
-
-std::filesystem::path make_partial_folder(const std::filesystem::path& path) {
-  const std::filesystem::path partial = path.string() + ".partial";
-  check_may_be_replaced(path);
-  std::error_code ignored;  // if it cannot be removed, the next line says why
-  std::filesystem::remove_all(partial, ignored);
-  make_directories(partial);
-  return partial;
-}
-
-// Removes the folder that a save writes into, unless the save came to its end and renamed it.
-class PartialFolder {
- public:
-  explicit PartialFolder(std::filesystem::path path) : path_(std::move(path)) {}
-  ~PartialFolder() {
-    if (!path_.empty()) {
-      std::error_code ignored;  // already failing for a better reason, or renamed and gone
-      std::filesystem::remove_all(path_, ignored);
-    }
-  }
-  PartialFolder(const PartialFolder&) = delete;
-  PartialFolder& operator=(const PartialFolder&) = delete;
-
- private:
-  std::filesystem::path path_;
-};
-
-void finish_checkpoint(const std::filesystem::path& partial, const std::filesystem::path& path,
-                       const CheckpointRecord& record,
-                       const std::vector<std::string>& index_checksums) {
-  copy_assets(record.assets, partial);
-  seal_checkpoint(partial, record, index_checksums);
-  replace_directory(partial, path);
-}
 
 std::string and_others(size_t num_names) {
   return num_names > 1 ? fmt::format(" (and {} more)", num_names - 1) : "";
@@ -161,40 +117,27 @@ std::vector<std::filesystem::path> agreed_checkpoints_to_try(const std::filesyst
 
 void write_checkpoint(const std::filesystem::path& path, const CheckpointRecord& record,
                       const std::vector<TensorPart>& parts, const Group& world) {
-  const std::filesystem::path partial = path.string() + ".partial";
-  run_on_first_rank(world, [&] { make_partial_folder(path); });
-  const PartialFolder removed_at_the_end(world.rank() == 0 ? partial : std::filesystem::path());
-  const std::vector<std::string> index_checksums =
-      run_and_agree(world, [&] { return write_rank_file(partial, world.rank(), parts); });
-  run_on_first_rank(world, [&] { finish_checkpoint(partial, path, record, index_checksums); });
+  PartialCheckpoint partial(path);
+  run_on_first_rank(world, [&] { partial.create(); });
+  const std::vector<std::string> index_checksums = run_and_agree(world, [&] {
+    return write_rank_file(PartialCheckpoint::folder_of(path), world.rank(), shares_to_save(parts));
+  });
+  run_on_first_rank(world, [&] { partial.finish(record, index_checksums); });
 }
 
 void write_checkpoint(const std::filesystem::path& path, const CheckpointRecord& record,
                       const std::vector<StreamedPart>& parts) {
-  const std::filesystem::path partial = make_partial_folder(path);
-  const PartialFolder removed_at_the_end(partial);
-  finish_checkpoint(partial, path, record, {write_rank_file(partial, 0, parts)});
+  PartialCheckpoint partial(path);
+  partial.create();
+  partial.finish(record, {write_rank_file(PartialCheckpoint::folder_of(path), 0, parts)});
 }
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
                                       const CheckpointRecord& record,
                                       const std::vector<TensorPart>& parts, const Group& world,
                                       int64_t keep) {
-  std::filesystem::path path = directory / step_name(record.step);
-  run_on_first_rank(world, [&] {
-    make_directories(directory);
-    delete_leftovers(directory);
-  });
-  write_checkpoint(path, record, parts, world);
-  run_on_first_rank(world, [&] {
-    write_latest(directory, record.step);
-    try {
-      delete_old_checkpoints(directory, record.step, keep);
-    } catch (const FileError& error) {
-      log_warn("an old checkpoint stays: {}", error.what());
-    }
-  });
-  return path;
+  CheckpointSaver(directory, world, keep, /*in_background=*/false).save(record, parts);
+  return directory / step_name(record.step);
 }
 
 CheckpointRecord load_checkpoint(const std::filesystem::path& path,

@@ -67,17 +67,16 @@ std::string rank_index_name(int64_t rank) {
   return fmt::format("rank_{:05}.index.json", rank);
 }
 
-std::string write_rank_file(const std::filesystem::path& folder, int64_t rank,
-                            const std::vector<TensorPart>& parts) {
+std::vector<StreamedPart> shares_to_save(const std::vector<TensorPart>& parts) {
   std::vector<StreamedPart> shares;
   for (const TensorPart& part : parts) {
-    box_of(part);  // throws before anything is written
+    box_of(part);  // also of those that others save
     if (const auto share = share_to_save(part)) {
       shares.push_back({share->name, share->global_shape, box_of(*share),
                         share->values.scalar_type(), [values = share->values] { return values; }});
     }
   }
-  return write_rank_file(folder, rank, shares);
+  return shares;
 }
 
 std::string write_rank_file(const std::filesystem::path& folder, int64_t rank,

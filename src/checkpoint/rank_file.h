@@ -19,12 +19,6 @@ Box box_of(const TensorPart& part);
 // small one belongs to one of them, drawn by its name. nullopt when others save all of it.
 std::optional<TensorPart> share_to_save(const TensorPart& part);
 
-// Writes this rank's share of `parts` into `folder`: rank_N.safetensors and rank_N.index.json,
-// synced. Returns the checksum of the index. Not collective. Throws FileError, and ShapeError for a
-// part that cannot be.
-std::string write_rank_file(const std::filesystem::path& folder, int64_t rank,
-                            const std::vector<TensorPart>& parts);
-
 // A box of a logical tensor whose values are made when they are written, so that one tensor at a
 // time is in memory.
 struct StreamedPart {
@@ -34,6 +28,12 @@ struct StreamedPart {
   at::ScalarType dtype;
   std::function<at::Tensor()> values;  // of the box's shape
 };
+// This rank's shares of `parts`, in memory that they share. Throws ShapeError for a part that
+// cannot be.
+std::vector<StreamedPart> shares_to_save(const std::vector<TensorPart>& parts);
+
+// Writes `parts` into `folder`: rank_N.safetensors and rank_N.index.json, synced. Returns the
+// checksum of the index. Not collective. Throws FileError.
 std::string write_rank_file(const std::filesystem::path& folder, int64_t rank,
                             const std::vector<StreamedPart>& parts);
 

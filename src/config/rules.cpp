@@ -1,7 +1,9 @@
 #include "config/rules.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +13,7 @@
 #include "config/layer_set.h"
 #include "config/moe_layers.h"
 #include "config/pipeline_layout.h"
+#include "config/recompute_modules.h"
 #include "config/settings.h"
 #include "config/values.h"
 
@@ -335,18 +338,28 @@ std::string no_call_verification_yet(const Config& config) {
                 "parallel.verify_calls must be false: it is not built yet");
 }
 
-std::string no_asynchronous_checkpoints_yet(const Config& config) {
-  return unless(!config.checkpoint.asynchronous,
-                "checkpoint.asynchronous must be false: it is not built yet");
-}
-
-std::string no_recompute_by_module_yet(const Config& config) {
+std::string recompute_names_modules(const Config& config) {
   const TrainConfig& train = config.train;
-  return unless(train.recompute != Recompute::kModules &&
-                    train.recompute_method == RecomputeMethod::kUniform &&
-                    train.recompute_layers == 1,
-                "train.recompute must be none or full, one layer at a time: the rest is not built "
-                "yet");
+  if (train.recompute != Recompute::kModules) {
+    return "";
+  }
+  const auto& all = RecomputeModules::kAll;
+  if (train.recompute_modules.empty()) {
+    return fmt::format(
+        "train.recompute is modules: train.recompute_modules must name at least one of {}",
+        fmt::join(all, ", "));
+  }
+  for (const std::string& name : train.recompute_modules) {
+    if (std::find(all.begin(), all.end(), name) == all.end()) {
+      return fmt::format("train.recompute_modules: there is no {}; the modules are {}", name,
+                         fmt::join(all, ", "));
+    }
+  }
+  const bool holds_parts = names_module(train, RecomputeModules::kExperts) ||
+                           names_module(train, RecomputeModules::kSharedExpert);
+  return unless(!names_module(train, RecomputeModules::kMoe) || !holds_parts,
+                "train.recompute_modules: moe computes experts and shared_expert again already: "
+                "leave them out, or moe");
 }
 
 std::string order_names_every_axis(const Config& config) {
@@ -604,6 +617,12 @@ std::vector<Idle> idle_settings(const Config& config) {
       {config.data.documents == Documents::kPacked,
        {"data.mask_end_of_document"},
        "data.documents is packed: no document foretells the next"},
+      {config.train.recompute != Recompute::kModules,
+       {"train.recompute_modules"},
+       "train.recompute is not modules"},
+      {config.train.recompute != Recompute::kFull,
+       {"train.recompute_method", "train.recompute_layers"},
+       "train.recompute is not full"},
       {config.data.eval.empty(), {"train.eval_every", "train.eval_batches"}, "data.eval is empty"},
   };
   const std::vector<Idle> rope = idle_rope_settings(config);
@@ -645,6 +664,25 @@ std::vector<std::string> settings_without_effect(const Config& config, const Ori
         lines.push_back(fmt::format("{} ({}) has no effect: {} [{}]", setting.name,
                                     setting.print(config), idle.reason, origins.of(setting.name)));
       }
+    }
+  }
+  return lines;
+}
+
+// Modules to recompute that no layer of this model has.
+std::vector<std::string> modules_without_effect(const Config& config) {
+  const bool has_moe = has_experts(config) && has_layers(config, true);
+  const std::array<std::pair<std::string_view, bool>, 4> kinds = {{
+      {RecomputeModules::kMlp, has_dense_layers(config)},
+      {RecomputeModules::kExperts, has_moe},
+      {RecomputeModules::kSharedExpert, has_moe && config.moe.shared_expert_ffn_hidden_size > 0},
+      {RecomputeModules::kMoe, has_moe},
+  }};
+  std::vector<std::string> lines;
+  for (const auto& [module, is_there] : kinds) {
+    if (recomputes(config.train, module) && !is_there) {
+      lines.push_back(fmt::format(
+          "train.recompute_modules: {} has no effect: no layer of this model has one", module));
     }
   }
   return lines;
@@ -772,8 +810,7 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       pipeline_stages_hold_the_layers(config),
       no_context_parallelism_yet(config),
       no_call_verification_yet(config),
-      no_asynchronous_checkpoints_yet(config),
-      no_recompute_by_module_yet(config),
+      recompute_names_modules(config),
       order_names_every_axis(config),
       tensor_ranks_share_heads(config),
       tensor_ranks_share_query_groups(config),
@@ -810,6 +847,7 @@ void check_rules_of_world(const Config& config, int64_t num_ranks) {
 std::vector<std::string> warnings_about(const Config& config, const Origins& origins) {
   std::vector<std::string> lines = settings_without_effect(config, origins);
   append(lines, overrides_without_effect(config));
+  append(lines, modules_without_effect(config));
   lines.push_back(warmup_is_cut_off(config));
   lines.push_back(sequences_exceed_the_model(config));
   return broken_lines(lines);

@@ -435,8 +435,8 @@ struct TrainConfig {
               "what is computed again in backward instead of being kept: modules of a layer, or "
               "full: whole layers, of which only the input is kept"),
         field("recompute_modules", &TrainConfig::recompute_modules,
-              "for recompute: modules, which ones: core_attention, norms, expert_activation, mlp, "
-              "moe, shared_expert"),
+              "for recompute: modules, which ones: core_attention, norms, mlp (of dense layers), "
+              "experts, shared_expert, moe (a whole MoE layer, with its communication)"),
         field("recompute_method", &TrainConfig::recompute_method, kRecomputeMethodWords,
               "for recompute: full; uniform: every recompute_layers layers are computed again as "
               "one; block: the first recompute_layers layers of each stage, one by one"),

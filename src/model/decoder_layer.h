@@ -22,13 +22,24 @@ class DecoderLayer {
   DecoderLayer(const Scope& scope, const Config& config, const LayerSpec& spec);
 
   // hidden [tokens, hidden] invariant over tp, or sharded by tokens; `caches`, one per sequence,
-  // when generating. Collective as its parts are.
-  LayerOutput forward(const Placed& hidden, const ForwardContext& context, RoutingMemo& memo,
+  // when generating. Collective as its parts are. What train.recompute_modules names is computed
+  // again in backward, with the routing that `memo` holds.
+  LayerOutput forward(const Placed& hidden, const ForwardContext& context,
+                      const std::shared_ptr<RoutingMemo>& memo,
                       std::vector<KeyValueCache>* caches = nullptr) const;
 
   MoeLayer* moe() { return moe_.get(); }  // null in a dense layer
 
  private:
+  Placed normed(const Norm& norm, const Placed& hidden) const;
+  Placed forward_mlp(const Placed& hidden) const;
+  MoeOutput forward_moe(const Placed& hidden, const ForwardContext& context,
+                        const std::shared_ptr<RoutingMemo>& memo) const;
+
+  bool recomputes_norms_;
+  bool recomputes_mlp_;
+  bool recomputes_moe_;
+  bool drops_outputs_;  // of recomputed modules
   Norm attention_norm_;
   Attention attention_;
   Norm mlp_norm_;

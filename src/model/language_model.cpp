@@ -1,5 +1,8 @@
 #include "model/language_model.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -20,6 +23,12 @@ std::vector<StageLayers> stages_over(const Group& pipeline, const Config& config
                      "parallel.pipeline_size is {}, the pipeline has {} ranks",
                      config.parallel.pipeline_size, pipeline.size());
   return pipeline_layout(config);
+}
+
+void add_objective(at::Tensor& sum, const at::Tensor& term) {
+  if (term.defined()) {
+    sum = sum.defined() ? sum + term : term;
+  }
 }
 
 }  // namespace
@@ -110,25 +119,52 @@ ForwardContext LanguageModel::context_for(const SequenceTable& table,
   return context;
 }
 
-LayerOutput LanguageModel::forward_layer(size_t index, const Placed& hidden,
-                                         const ForwardContext& context,
-                                         const std::shared_ptr<RoutingMemo>& memo) const {
-  const DecoderLayer& layer = *layers_[index];
-  if (config_.train.recompute == Recompute::kNone) {
-    return layer.forward(hidden, context, *memo);
+LanguageModel::LayersOutput LanguageModel::forward_layers(LayerRange layers, const Placed& hidden,
+                                                          const ForwardContext& context,
+                                                          const RoutingMemos& memos) const {
+  LayersOutput output{hidden, {}, {}};
+  for (size_t i = layers.begin; i < layers.end; ++i) {
+    LayerOutput layer = layers_[i]->forward(output.hidden, context, memos[i]);
+    output.hidden = layer.hidden;
+    add_objective(output.objective, layer.objective);
+    output.statistics.push_back(std::move(layer.statistics));
   }
+  return output;
+}
+
+LanguageModel::LayersOutput LanguageModel::recompute_layers(LayerRange layers, const Placed& hidden,
+                                                            const ForwardContext& context,
+                                                            const RoutingMemos& memos) const {
   // Statistics come from the first run only; the second reuses the expert ids of the first.
-  const auto statistics = std::make_shared<MoeStatistics>();
-  const auto run = [&layer, memo, statistics, context, placement = hidden.placement,
+  const auto statistics = std::make_shared<std::vector<MoeStatistics>>();
+  const auto run = [this, layers, memos, statistics, context, placement = hidden.placement,
                     is_first = true](const std::vector<at::Tensor>& inputs) mutable {
-    const LayerOutput output = layer.forward({inputs[0], placement}, context, *memo);
+    LayersOutput output = forward_layers(layers, {inputs[0], placement}, context, memos);
     if (std::exchange(is_first, false)) {
-      *statistics = output.statistics;
+      *statistics = std::move(output.statistics);
     }
     return std::vector<at::Tensor>{output.hidden.tensor, output.objective};
   };
   const auto outputs = recompute(run, {hidden.tensor});
   return {{outputs[0], hidden.placement}, outputs[1], *statistics};
+}
+
+std::vector<LanguageModel::LayerRange> LanguageModel::recomputed_together(
+    const StageLayers& stage) const {
+  const TrainConfig& train = config_.train;
+  const bool is_uniform =
+      train.recompute == Recompute::kFull && train.recompute_method == RecomputeMethod::kUniform;
+  const bool is_block =
+      train.recompute == Recompute::kFull && train.recompute_method == RecomputeMethod::kBlock;
+  const auto end = static_cast<size_t>(stage.end);
+  const auto num_layers = static_cast<size_t>(train.recompute_layers);
+  std::vector<LayerRange> ranges;
+  for (auto begin = static_cast<size_t>(stage.first); begin < end; begin = ranges.back().end) {
+    const bool is_in_block = is_block && ranges.size() < num_layers;
+    ranges.push_back({begin, is_uniform ? std::min(end, begin + num_layers) : begin + 1,
+                      is_uniform || is_in_block});
+  }
+  return ranges;
 }
 
 std::vector<int64_t> LanguageModel::hidden_shape(const TokenBatch& batch) const {
@@ -163,15 +199,16 @@ ModelOutput LanguageModel::forward_stage(int64_t stage, const at::Tensor& input,
       own.has_embedding ? embedding_->forward(batch.tokens, placement) : Placed{input, placement};
   ModelOutput output;
   output.moe.resize(num_experts_.size());
-  for (auto i = static_cast<size_t>(own.first); i < static_cast<size_t>(own.end); ++i) {
-    LayerOutput layer = forward_layer(i, hidden, context, memos[i]);
-    hidden = layer.hidden;
-    if (layer.objective.defined()) {
-      output.objective =
-          output.objective.defined() ? output.objective + layer.objective : layer.objective;
-    }
-    if (moe_index_[i] >= 0) {
-      output.moe[static_cast<size_t>(moe_index_[i])] = std::move(layer.statistics);
+  for (const LayerRange& layers : recomputed_together(own)) {
+    LayersOutput part = layers.is_recomputed ? recompute_layers(layers, hidden, context, memos)
+                                             : forward_layers(layers, hidden, context, memos);
+    hidden = part.hidden;
+    add_objective(output.objective, part.objective);
+    for (size_t i = layers.begin; i < layers.end; ++i) {
+      if (moe_index_[i] >= 0) {
+        output.moe[static_cast<size_t>(moe_index_[i])] =
+            std::move(part.statistics[i - layers.begin]);
+      }
     }
   }
   if (own.has_head) {
@@ -218,8 +255,8 @@ at::Tensor LanguageModel::next_logits(const std::vector<std::vector<int64_t>>& t
       context_for(SequenceTable::from_lengths(lengths), first_positions, 1);
   Placed hidden = embedding_->forward(at::tensor(row, at::kLong), residual_placement(num_tokens));
   for (size_t i = 0; i < layers_.size(); ++i) {
-    RoutingMemo memo;
-    hidden = layers_[i]->forward(hidden, context, memo, &caches[i]).hidden;
+    hidden =
+        layers_[i]->forward(hidden, context, std::make_shared<RoutingMemo>(), &caches[i]).hidden;
   }
   const Placed whole = convert(final_norm_->forward(hidden), Placement::invariant(), tensor_group_,
                                {"generate.last_token"});
@@ -248,8 +285,7 @@ at::Tensor LanguageModel::logits(const TokenBatch& batch) const {
   const ForwardContext context = context_for(batch.table, {}, 1);
   Placed hidden = embedding_->forward(batch.tokens, residual_placement(batch.table.num_tokens));
   for (const auto& layer : layers_) {
-    RoutingMemo memo;
-    hidden = layer->forward(hidden, context, memo).hidden;
+    hidden = layer->forward(hidden, context, std::make_shared<RoutingMemo>()).hidden;
   }
   return head_->logits(final_norm_->forward(hidden));
 }

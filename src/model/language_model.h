@@ -105,8 +105,23 @@ class LanguageModel {
   ForwardContext context_for(const SequenceTable& table,
                              const std::vector<int64_t>& first_positions,
                              double num_batch_tokens) const;
-  LayerOutput forward_layer(size_t index, const Placed& hidden, const ForwardContext& context,
-                            const std::shared_ptr<RoutingMemo>& memo) const;
+  struct LayerRange {
+    size_t begin;
+    size_t end;
+    bool is_recomputed;  // as one
+  };
+  struct LayersOutput {
+    Placed hidden;
+    at::Tensor objective;                   // the sum over the layers; undefined without any
+    std::vector<MoeStatistics> statistics;  // per layer
+  };
+
+  // A stage's layers in order, by what train.recompute says of them.
+  std::vector<LayerRange> recomputed_together(const StageLayers& stage) const;
+  LayersOutput forward_layers(LayerRange layers, const Placed& hidden,
+                              const ForwardContext& context, const RoutingMemos& memos) const;
+  LayersOutput recompute_layers(LayerRange layers, const Placed& hidden,
+                                const ForwardContext& context, const RoutingMemos& memos) const;
 
   Config config_;
   const Group& pipeline_;

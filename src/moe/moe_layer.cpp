@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "config/recompute_modules.h"
+#include "nn/recompute.h"
 #include "ops/dense_linear.h"
 #include "parallel/collectives.h"
 
@@ -20,6 +22,8 @@ void accumulate(at::Tensor& objective, const at::Tensor& term) {
 MoeLayer::MoeLayer(const Scope& scope, const Config& config, const MoeConfig& moe)
     : config_(moe),
       routing_(config.routing),
+      recomputes_experts_(recomputes(config.train, RecomputeModules::kExperts)),
+      recomputes_shared_expert_(recomputes(config.train, RecomputeModules::kSharedExpert)),
       tensor_group_(scope.groups().tensor()),
       all_ranks_(scope.groups()[GroupName::kDataContextTensor]) {
   const ModelConfig& model = config.model;
@@ -91,7 +95,14 @@ DispatchedTokens MoeLayer::dispatch(const at::Tensor& tokens, const Routing& rou
 }
 
 at::Tensor MoeLayer::experts(const DispatchedTokens& dispatched) const {
-  return experts_->forward(dispatched);
+  if (!recomputes_experts_) {
+    return experts_->forward(dispatched);
+  }
+  const auto run = [this,
+                    counts = dispatched.rows_per_expert](const std::vector<at::Tensor>& inputs) {
+    return std::vector<at::Tensor>{experts_->forward({inputs[0], inputs[1], counts, nullptr})};
+  };
+  return recompute(run, {dispatched.rows, dispatched.weights})[0];
 }
 
 at::Tensor MoeLayer::combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const {
@@ -99,12 +110,16 @@ at::Tensor MoeLayer::combine(const at::Tensor& rows, const DispatchedTokens& dis
 }
 
 Placed MoeLayer::shared_expert(const Placed& hidden) const {
-  const Placed output = shared_expert_->forward(hidden);
-  if (!shared_expert_gate_.defined()) {
-    return output;
-  }
-  const at::Tensor share = at::sigmoid(dense_linear(hidden.tensor, shared_expert_gate_));
-  return {output.tensor * share, output.placement};
+  const auto run = [this, placement = hidden.placement](const std::vector<at::Tensor>& inputs) {
+    const at::Tensor output = shared_expert_->forward({inputs[0], placement}).tensor;
+    if (!shared_expert_gate_.defined()) {
+      return std::vector<at::Tensor>{output};
+    }
+    return std::vector<at::Tensor>{output *
+                                   at::sigmoid(dense_linear(inputs[0], shared_expert_gate_))};
+  };
+  const std::vector<at::Tensor> inputs = {hidden.tensor};
+  return {(recomputes_shared_expert_ ? recompute(run, inputs) : run(inputs))[0], hidden.placement};
 }
 
 void MoeLayer::add_auxiliary_terms(const Routing& routing, const ForwardContext& context,

@@ -78,6 +78,8 @@ class MoeLayer {
 
   MoeConfig config_;
   RoutingConfig routing_;
+  bool recomputes_experts_;
+  bool recomputes_shared_expert_;
   const Group& tensor_group_;
   const Group& all_ranks_;  // dp x cp x tp
   std::unique_ptr<Router> router_;

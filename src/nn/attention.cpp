@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "config/recompute_modules.h"
 #include "nn/init.h"
+#include "nn/recompute.h"
 #include "ops/attention.h"
 #include "ops/rope.h"
 
@@ -99,7 +101,8 @@ std::pair<at::Tensor, at::Tensor> KeyValueCache::append(const at::Tensor& new_ke
 }
 
 Attention::Attention(const Scope& scope, const Config& config, int64_t window)
-    : num_heads_(config.model.num_attention_heads / scope.groups().tensor().size()),
+    : recomputes_core_(recomputes(config.train, RecomputeModules::kCoreAttention)),
+      num_heads_(config.model.num_attention_heads / scope.groups().tensor().size()),
       num_kv_heads_(has_all_kv_heads(scope, config)
                         ? config.model.query_groups()
                         : config.model.query_groups() / scope.groups().tensor().size()),
@@ -116,6 +119,15 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
     const Group& group = scope.groups().tensor();
     used_kv_head_ = group.rank() * num_kv_heads_ / group.size();
   }
+}
+
+at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const ForwardContext& context) const {
+  const AttentionOptions options{.scale = {}, .window = window_};
+  const auto core = [table = context.table, options](const std::vector<at::Tensor>& inputs) {
+    return attention(inputs[0], inputs[1], inputs[2], table, options).out;
+  };
+  return recomputes_core_ ? recompute_with_output(core, {q, k, v}) : core({q, k, v});
 }
 
 Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
@@ -152,7 +164,7 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
     }
     attended = parts_attended.size() == 1 ? parts_attended[0] : at::cat(parts_attended);
   } else {
-    attended = attention(q, k, v, context.table, options).out;
+    attended = attend(q, k, v, context);
   }
   return output_.forward(attended.reshape({-1, num_heads_ * head_dim_}), hidden.placement);
 }

@@ -42,6 +42,10 @@ class Attention {
                  std::vector<KeyValueCache>* caches) const;
 
  private:
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const ForwardContext& context) const;
+
+  bool recomputes_core_;
   int64_t num_heads_;                    // on this rank
   int64_t num_kv_heads_;                 // on this rank
   std::optional<int64_t> used_kv_head_;  // where all are on this rank and it needs one

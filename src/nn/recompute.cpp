@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -21,6 +22,7 @@ class SavedTensorPolicy {
  public:
   virtual ~SavedTensorPolicy() = default;
   virtual std::unique_ptr<SavedVariableHooks> make_hooks() = 0;
+  virtual bool is_of_segment() const { return true; }
 };
 
 thread_local SavedTensorPolicy* active_policy = nullptr;
@@ -54,36 +56,67 @@ const bool engine_is_installed = [] {
   return true;
 }();
 
-// One run of a segment: what it needs to run again, and what the second run saved.
+class Replay;
+
+// A tensor as it waits for backward: itself, or the note of which segment makes it.
+class PackedTensor {
+ public:
+  explicit PackedTensor(const at::Tensor& tensor);
+  at::Tensor unpack() const;
+
+ private:
+  at::Tensor tensor_;  // undefined where a segment makes it
+  std::shared_ptr<Replay> maker_;
+  std::vector<int64_t> sizes_;
+  std::vector<int64_t> strides_;
+  int64_t offset_ = 0;
+};
+
+// One run of a segment: what it needs to run again, and what the second run saved and made.
 class Replay {
  public:
   Replay(Segment segment, const std::vector<at::Tensor>& inputs) : segment_(std::move(segment)) {
     for (const at::Tensor& input : inputs) {
-      inputs_.push_back(input.detach().requires_grad_(input.requires_grad()));
+      inputs_.push_back({PackedTensor(input), input.requires_grad()});
     }
   }
 
   size_t count_saved() { return num_saved_++; }
   void keep(const at::Tensor& saved) { again_.emplace_back(saved); }
+  void keep_output() { keeps_output_ = true; }
 
   at::Tensor take(size_t index) {
-    if (!has_run_) {
-      has_run_ = true;
-      run_again();
-      check<ShapeError>(again_.size() == num_saved_,
-                        "a recomputed segment saved {} tensors, {} in its first run: it is not "
-                        "repeatable",
-                        again_.size(), num_saved_);
-    }
+    ensure_run();
+    check<ShapeError>(again_.size() == num_saved_,
+                      "a recomputed segment saved {} tensors, {} in its first run: it is not "
+                      "repeatable",
+                      again_.size(), num_saved_);
     return again_[index];
+  }
+  at::Tensor output() {
+    ensure_run();
+    return output_;
   }
 
  private:
+  struct Input {
+    PackedTensor tensor;
+    bool requires_grad;
+  };
+
+  void ensure_run() {
+    if (!has_run_) {
+      has_run_ = true;
+      run_again();
+    }
+  }
   void run_again();
 
   Segment segment_;
-  std::vector<at::Tensor> inputs_;
+  std::vector<Input> inputs_;
   std::vector<at::Tensor> again_;
+  at::Tensor output_;
+  bool keeps_output_ = false;
   size_t num_saved_ = 0;
   bool has_run_ = false;
 };
@@ -136,23 +169,124 @@ class KeepPolicy final : public SavedTensorPolicy {
 };
 
 void Replay::run_again() {
+  std::vector<at::Tensor> inputs;
+  for (const Input& input : inputs_) {
+    inputs.push_back(input.tensor.unpack().detach().requires_grad_(input.requires_grad));
+  }
+  inputs_.clear();
   KeepPolicy policy(*this);
   const ScopedPolicy scope(&policy);
   const at::AutoGradMode with_gradients(true);
-  segment_(inputs_);
-  inputs_.clear();
+  const std::vector<at::Tensor> outputs = segment_(inputs);
+  if (keeps_output_) {
+    output_ = outputs.at(0).detach();
+  }
+}
+
+// Outside of segments: an output of one is kept as a note, everything else as it is.
+class NoteHooks final : public SavedVariableHooks {
+ public:
+  void call_pack_hook(const at::Tensor& saved) override { packed_.emplace(saved); }
+  at::Tensor call_unpack_hook() override { return packed_->unpack(); }
+
+ private:
+  std::optional<PackedTensor> packed_;
+};
+
+thread_local DroppedOutputs::Policy* active_outputs = nullptr;
+
+std::vector<at::Tensor> run_dropping(const std::shared_ptr<Replay>& replay, const Segment& segment,
+                                     const std::vector<at::Tensor>& inputs) {
+  check<ShapeError>(engine_is_installed, "the autograd engine has no hooks");
+  DropPolicy policy(replay);
+  const ScopedPolicy scope(&policy);
+  return segment(inputs);
+}
+
+bool runs_plainly() {
+  return !at::GradMode::is_enabled() ||
+         (active_policy != nullptr && active_policy->is_of_segment());
 }
 
 }  // namespace
 
+class DroppedOutputs::Policy final : public SavedTensorPolicy {
+ public:
+  Policy() : scope_(this), previous_(std::exchange(active_outputs, this)) {}
+  ~Policy() override { active_outputs = previous_; }
+  Policy(const Policy&) = delete;
+  Policy& operator=(const Policy&) = delete;
+
+  std::unique_ptr<SavedVariableHooks> make_hooks() override {
+    return std::make_unique<NoteHooks>();
+  }
+  bool is_of_segment() const override { return false; }
+
+  void add(const at::Tensor& output, const std::shared_ptr<Replay>& maker) {
+    outputs_.push_back({output, maker});
+  }
+  std::shared_ptr<Replay> maker_of(const at::Tensor& tensor) const {
+    for (const auto& [output, maker] : outputs_) {
+      if (tensor.is_alias_of(output)) {
+        return maker;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  ScopedPolicy scope_;
+  DroppedOutputs::Policy* previous_;
+  std::vector<std::pair<at::Tensor, std::shared_ptr<Replay>>> outputs_;
+};
+
+namespace {
+
+PackedTensor::PackedTensor(const at::Tensor& tensor) {
+  maker_ = active_outputs == nullptr ? nullptr : active_outputs->maker_of(tensor);
+  if (maker_ == nullptr) {
+    tensor_ = tensor.detach();
+    return;
+  }
+  sizes_ = tensor.sizes().vec();
+  strides_ = tensor.strides().vec();
+  offset_ = tensor.storage_offset();
+}
+
+at::Tensor PackedTensor::unpack() const {
+  return maker_ == nullptr ? tensor_ : maker_->output().as_strided(sizes_, strides_, offset_);
+}
+
+}  // namespace
+
+DroppedOutputs::DroppedOutputs()
+    : policy_(at::GradMode::is_enabled() && !runs_plainly() ? std::make_unique<Policy>()
+                                                            : nullptr) {}
+DroppedOutputs::~DroppedOutputs() = default;
+
 std::vector<at::Tensor> recompute(const Segment& segment, const std::vector<at::Tensor>& inputs) {
-  if (!at::GradMode::is_enabled()) {
+  if (runs_plainly()) {
     return segment(inputs);
   }
-  check<ShapeError>(engine_is_installed, "the autograd engine has no hooks");
-  DropPolicy policy(std::make_shared<Replay>(segment, inputs));
-  const ScopedPolicy scope(&policy);
-  return segment(inputs);
+  return run_dropping(std::make_shared<Replay>(segment, inputs), segment, inputs);
+}
+
+at::Tensor recompute_with_output(
+    const std::function<at::Tensor(const std::vector<at::Tensor>&)>& segment,
+    const std::vector<at::Tensor>& inputs) {
+  if (runs_plainly()) {
+    return segment(inputs);
+  }
+  const Segment as_list = [segment](const std::vector<at::Tensor>& values) {
+    return std::vector<at::Tensor>{segment(values)};
+  };
+  const auto replay = std::make_shared<Replay>(as_list, inputs);
+  at::Tensor output = run_dropping(replay, as_list, inputs).at(0);
+  if (active_outputs != nullptr) {
+    replay->keep_output();
+    active_outputs->add(output, replay);
+  }
+  return output;
 }
 
 }  // namespace switchyard

@@ -117,6 +117,9 @@ TrainingRun::TrainingRun(const LoadedConfig& loaded, const TrainOptions& options
       log_warning(warning);
     }
   }
+  saver_ = std::make_unique<CheckpointSaver>(std::filesystem::path(config_.run.dir) / "checkpoints",
+                                             groups[GroupName::kWorld], config_.checkpoint.keep,
+                                             config_.checkpoint.asynchronous);
   if (config_.train.threads > 0) {
     at::set_num_threads(static_cast<int>(config_.train.threads));
   }
@@ -184,6 +187,7 @@ bool TrainingRun::resume(const TrainOptions& options) {
   trained_->after_load(saved.step - skipped_steps_);
   step_ = saved.step;
   saved_step_ = saved.step;
+  begun_step_ = saved.step;
   samples_consumed_ = saved.samples_consumed;
   tokens_seen_ = saved.tokens_seen;
   seconds_trained_ = saved.extra.value("seconds_trained", 0.0);
@@ -254,11 +258,16 @@ ExitCode TrainingRun::run() {
   bool is_stopped = false;
   while (!is_finished() && !is_stopped) {
     train_one_step();
+    continue_saving(/*to_the_end=*/false);
     is_stopped = should_stop() && !is_finished();
     if (is_stopped || is_finished() || is_checkpoint_due()) {
       save();
     }
   }
+  if (begun_step_ != step_) {
+    save();
+  }
+  continue_saving(/*to_the_end=*/true);
   if (progress_ != nullptr) {
     progress_->finish();
   }
@@ -268,9 +277,6 @@ ExitCode TrainingRun::run() {
                config_.run.dir);
     }
     return ExitCode::kStoppedSaved;
-  }
-  if (saved_step_ != step_) {
-    save();
   }
   if (is_first_rank() && last_evaluation_) {
     fmt::print("evaluation after step {}: loss {:.4f} nats per token over {:.0f} tokens\n",
@@ -284,7 +290,7 @@ ExitCode TrainingRun::run() {
 // would be deleted for it.
 bool TrainingRun::is_checkpoint_due() const {
   const int64_t every = config_.checkpoint.every;
-  return every > 0 && step_ / every > std::max<int64_t>(saved_step_, 0) / every &&
+  return every > 0 && step_ / every > std::max<int64_t>(begun_step_, 0) / every &&
          skipped_in_a_row_ == 0;
 }
 
@@ -446,9 +452,14 @@ void TrainingRun::save() {
   if (metrics_ != nullptr) {
     metrics_->sync();
   }
-  save_checkpoint(std::filesystem::path(config_.run.dir) / "checkpoints", record(),
-                  trained_->parts(), groups_[GroupName::kWorld], config_.checkpoint.keep);
-  saved_step_ = step_;
+  saver_->save(record(), trained_->parts());
+  begun_step_ = step_;
+  saved_step_ = saver_->saved_step().value_or(saved_step_);
+}
+
+void TrainingRun::continue_saving(bool to_the_end) {
+  to_the_end ? saver_->finish() : saver_->poll();
+  saved_step_ = saver_->saved_step().value_or(saved_step_);
 }
 
 bool TrainingRun::should_stop() {

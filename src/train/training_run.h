@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/exit_code.h"
+#include "checkpoint/checkpoint_saver.h"
 #include "checkpoint/run_lock.h"
 #include "config/load.h"
 #include "data/evaluation_data.h"
@@ -55,6 +56,8 @@ class TrainingRun {
   std::vector<TokenBatch> next_batches();
   std::optional<EvalOutcome> evaluate_when_due();
   void save();
+  // Lets a save in the background come to its end, if it can without waiting or `to_the_end`.
+  void continue_saving(bool to_the_end);
   bool should_stop();
   bool is_first_rank() const { return groups_.rank() == 0; }
   bool is_finished() const { return total_steps_ > 0 && step_ >= total_steps_; }
@@ -73,12 +76,14 @@ class TrainingRun {
   std::unique_ptr<ProgressLine> progress_;          // rank 0
   std::unique_ptr<StepBudget> budget_;              // until total_steps_ is fixed
   StopSignal stop_signal_;
+  std::unique_ptr<CheckpointSaver> saver_;
 
   int64_t step_ = 0;         // optimizer steps done
   int64_t total_steps_ = 0;  // 0: not fixed yet
   int64_t samples_consumed_ = 0;
   int64_t tokens_seen_ = 0;
   int64_t saved_step_ = -1;    // of the newest checkpoint
+  int64_t begun_step_ = -1;    // of the newest save, which may still be under way
   int64_t skipped_steps_ = 0;  // of step_: those that changed nothing
   int64_t skipped_in_a_row_ = 0;
   double seconds_trained_ = 0;

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_saver.h"
 #include "checkpoint/checkpoint_tests.h"
 #include "checkpoint/test_model.h"
 #include "parallel/launch.h"
@@ -292,13 +293,14 @@ std::optional<std::string> on_a_small_disk(const std::filesystem::path& folder, 
 // Saves a small checkpoint, then `fails`, which must make all ranks throw; returns rank 0's message
 // and what is in the folder afterwards.
 std::string save_then_fail(const std::filesystem::path& folder, int64_t numel,
-                           const std::function<void()>& prepare) {
+                           const std::function<void()>& prepare, bool in_background = false) {
   std::vector<std::string> messages(2);
   run_ranks({.world_size = 2}, [&](Groups& groups) {
     const Group& world = groups[GroupName::kWorld];
     const auto save = [&](int64_t step, int64_t size) {
-      save_checkpoint(folder, record_at(step),
-                      {{"x", {2 * size}, {size * groups.rank()}, at::ones({size})}}, world, 1);
+      CheckpointSaver saver(folder, world, 1, in_background);
+      saver.save(record_at(step), {{"x", {2 * size}, {size * groups.rank()}, at::ones({size})}});
+      saver.finish();
     };
     save(1, 10);
     if (world.rank() == 0) {
@@ -318,10 +320,14 @@ std::string save_then_fail(const std::filesystem::path& folder, int64_t numel,
   return fmt::format("{} | {}", text, fmt::join(names, " "));
 }
 
-TEST(FailingDisk, AFullOneLeavesTheCheckpointBeforeAndNothingElse) {
+class FailingDisk : public testing::TestWithParam<bool> {};
+
+TEST_P(FailingDisk, AFullOneLeavesTheCheckpointBeforeAndNothingElse) {
   const TemporaryFolder folder;
-  const auto text = on_a_small_disk(folder.path(), "200k",
-                                    [&] { return save_then_fail(folder.path(), 100'000, [] {}); });
+  const auto text = on_a_small_disk(folder.path(), "200k", [&] {
+    return save_then_fail(
+        folder.path(), 100'000, [] {}, /*in_background=*/GetParam());
+  });
   if (!text) {
     GTEST_SKIP() << "this system does not let the test mount a small disk";
   }
@@ -334,7 +340,12 @@ TEST(FailingDisk, AFullOneLeavesTheCheckpointBeforeAndNothingElse) {
       << *text;
 }
 
-TEST(FailingDisk, AReadOnlyOneIsNamed) {
+INSTANTIATE_TEST_SUITE_P(Saves, FailingDisk, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& one) {
+                           return one.param ? "InTheBackground" : "InTheForeground";
+                         });
+
+TEST(FailingDiskAlone, AReadOnlyOneIsNamed) {
   const TemporaryFolder folder;
   const auto text = on_a_small_disk(folder.path(), "200k", [&] {
     return save_then_fail(folder.path(), 10, [&] {

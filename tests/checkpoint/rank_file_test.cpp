@@ -62,9 +62,9 @@ TEST(ShareToSave, SkipsAnEmptyShareButNotAnEmptyTensor) {
 TEST(WriteRankFile, CallsAWholeTensorByItsNameAndASliceByItsPlace) {
   const TemporaryFolder folder;
   write_rank_file(folder.path(), 3,
-                  {{"whole", {2, 3}, {0, 0}, at::ones({2, 3})},
-                   {"slice", {4, 6}, {2, 3}, at::ones({2, 3})},
-                   {"scalar", {}, {}, at::ones({})}});
+                  shares_to_save({{"whole", {2, 3}, {0, 0}, at::ones({2, 3})},
+                                  {"slice", {4, 6}, {2, 3}, at::ones({2, 3})},
+                                  {"scalar", {}, {}, at::ones({})}}));
   const SafetensorsFile file(folder / "rank_00003.safetensors");
   ASSERT_EQ(file.entries().size(), 3U);
   EXPECT_EQ(file.entries()[0].name, "whole");

@@ -381,6 +381,25 @@ TEST(Rules, ExpertTensorRanksShareTheBias) {
   EXPECT_EQ(with_ranks(false), Lines{});
 }
 
+TEST(Rules, RecomputeNamesModules) {
+  const auto lines = [](const std::vector<std::string>& modules) {
+    return broken_by([&](Config& c) {
+      c.train.recompute = Recompute::kModules;
+      c.train.recompute_modules = modules;
+    });
+  };
+  EXPECT_EQ(lines({}), Lines{"train.recompute is modules: train.recompute_modules must name at "
+                             "least one of core_attention, norms, mlp, experts, shared_expert, "
+                             "moe"});
+  EXPECT_EQ(lines({"norms", "attention"}),
+            Lines{"train.recompute_modules: there is no attention; the modules are "
+                  "core_attention, norms, mlp, experts, shared_expert, moe"});
+  EXPECT_EQ(lines({"moe", "experts"}),
+            Lines{"train.recompute_modules: moe computes experts and shared_expert again already: "
+                  "leave them out, or moe"});
+  EXPECT_EQ(lines({"norms", "core_attention", "mlp", "moe"}), Lines{});
+}
+
 TEST(Rules, TensorRanksShareWidths) {
   EXPECT_EQ(broken_by([](Config& c) {
               c.parallel.tensor_size = 4;

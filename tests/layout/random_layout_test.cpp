@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "config/recompute_modules.h"
 #include "config/rules.h"
 #include "selfcheck/layout_run.h"
 #include "support/small_model.h"
@@ -145,7 +146,23 @@ void draw_experts(Draws& draws, Config& config) {
   config.routing.capacity_factor = draws.flag("capacity") ? 0.75 : 0;
   config.routing.capacity_padding = config.routing.capacity_factor > 0 && draws.flag("padding");
   config.routing.logit_noise = draws.flag("noise") ? 0.5 : 0;
-  config.train.recompute = draws.flag("recompute") ? Recompute::kFull : Recompute::kNone;
+  TrainConfig& train = config.train;
+  train.recompute = draws.of<Recompute>(
+      "recompute",
+      {{Recompute::kNone, "none"}, {Recompute::kModules, "modules"}, {Recompute::kFull, "full"}});
+  if (train.recompute == Recompute::kFull) {
+    train.recompute_method = draws.of<RecomputeMethod>(
+        "recompute method",
+        {{RecomputeMethod::kUniform, "uniform"}, {RecomputeMethod::kBlock, "block"}});
+    train.recompute_layers = draws.number("recompute layers", {1, 2});
+  }
+  if (train.recompute == Recompute::kModules) {
+    for (const std::string_view module : RecomputeModules::kAll) {
+      if (draws.flag(fmt::format("recompute {}", module))) {
+        train.recompute_modules.emplace_back(module);
+      }
+    }
+  }
 }
 
 bool is_allowed(const LayoutRun& run) {

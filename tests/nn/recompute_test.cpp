@@ -83,6 +83,69 @@ TEST(Recompute, NestsSegmentAfterSegment) {
   EXPECT_TRUE(input.grad().defined());
 }
 
+TEST(RecomputeWithOutput, DropsTheOutputThatOthersSave) {
+  const at::Tensor x = numbers({4, 6}, 1.3);
+  const at::Tensor weight = numbers({6, 6}, 0.7);
+  int num_runs = 0;
+  const auto segment = [&](const std::vector<at::Tensor>& inputs) {
+    ++num_runs;
+    return at::exp(at::sin(inputs[0]));
+  };
+  // The output is saved as it is, as a view, as a transposed matrix, and by a segment as its input.
+  const auto use = [](const at::Tensor& made, const at::Tensor& with) {
+    const Segment inner = [with](const std::vector<at::Tensor>& inputs) {
+      return std::vector<at::Tensor>{at::sin(at::matmul(inputs[0], with))};
+    };
+    return at::matmul(made, with) + made.narrow(1, 2, 1).square() +
+           at::matmul(made.t(), made).sum() + recompute(inner, {made})[0];
+  };
+  const at::Tensor plain_x = x.clone().requires_grad_(true);
+  const at::Tensor plain_weight = weight.clone().requires_grad_(true);
+  const at::Tensor expected = use(segment({plain_x}), plain_weight);
+  expected.square().sum().backward();
+
+  const at::Tensor input = x.clone().requires_grad_(true);
+  const at::Tensor own_weight = weight.clone().requires_grad_(true);
+  c10::weak_intrusive_ptr<c10::StorageImpl> made{c10::intrusive_ptr<c10::StorageImpl>()};
+  at::Tensor result;
+  num_runs = 0;
+  {
+    const DroppedOutputs dropped;
+    const at::Tensor output = recompute_with_output(segment, {input});
+    made = output.storage().getWeakStorageImpl();
+    result = use(output, own_weight);
+    EXPECT_FALSE(made.expired());
+  }
+  EXPECT_TRUE(made.expired());
+  EXPECT_TRUE(at::equal(result, expected));
+  result.square().sum().backward();
+  EXPECT_EQ(num_runs, 2);
+  EXPECT_TRUE(at::equal(input.grad(), plain_x.grad()));
+  EXPECT_TRUE(at::equal(own_weight.grad(), plain_weight.grad()));
+}
+
+TEST(RecomputeWithOutput, KeepsTheOutputOutsideOfAScope) {
+  const at::Tensor input = numbers({4, 6}, 1.3).requires_grad_(true);
+  const auto segment = [](const std::vector<at::Tensor>& inputs) { return at::exp(inputs[0]); };
+  const at::Tensor output = recompute_with_output(segment, {input});
+  (output * output).sum().backward();
+  EXPECT_TRUE(at::allclose(input.grad(), 2 * at::exp(2 * input.detach())));
+}
+
+TEST(Recompute, RunsPlainlyWithinASegment) {
+  const at::Tensor input = numbers({4, 6}, 1.3).requires_grad_(true);
+  int inner_runs = 0;
+  const Segment inner = [&](const std::vector<at::Tensor>& inputs) {
+    ++inner_runs;
+    return std::vector<at::Tensor>{at::exp(at::sin(inputs[0]))};
+  };
+  const Segment outer = [&](const std::vector<at::Tensor>& inputs) {
+    return recompute(inner, {at::cos(inputs[0])});
+  };
+  recompute(outer, {input})[0].sum().backward();
+  EXPECT_EQ(inner_runs, 2);
+}
+
 TEST(Recompute, RefusesASegmentThatSavesOtherTensorsTheSecondTime) {
   const at::Tensor input = numbers({4, 6}, 1.3).requires_grad_(true);
   int runs = 0;

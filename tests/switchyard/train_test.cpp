@@ -167,6 +167,22 @@ TEST_F(TrainCommand, ResumesAKilledRunToTheSameBytes) {
   }
 }
 
+TEST_F(TrainCommand, SavesTheSameBytesInTheBackground) {
+  const std::string every = "checkpoint.every=3 ";
+  const std::string settings = every + "checkpoint.asynchronous=true";
+  ASSERT_EQ(train("whole", every).exit_code, 0);
+  ASSERT_EQ(train("asynchronous", settings).exit_code, 0);
+  for (const int64_t step : {3, 12, 18}) {
+    const std::string name = fmt::format("checkpoints/step_{}/rank_00000.safetensors", step);
+    EXPECT_TRUE(read(folder_ / "whole" / name) == read(folder_ / "asynchronous" / name)) << step;
+  }
+  expect_equal_runs(folder_ / "whole", folder_ / "asynchronous", 20);
+  EXPECT_EQ(train_until("killed", settings, "killed/checkpoints/step_6/record.json", "KILL"),
+            128 + 9);
+  EXPECT_EQ(train("killed", settings).exit_code, 0);
+  expect_equal_runs(folder_ / "whole", folder_ / "killed", 20);
+}
+
 TEST_F(TrainCommand, SavesAfterTheStepWhenAskedToStopAndGoesOnLater) {
   ASSERT_EQ(train("whole").exit_code, 0);
   EXPECT_EQ(train_until("stopped", "", "stopped/metrics.jsonl", "TERM"),
