@@ -189,7 +189,7 @@ MakeLayer head_layer() {
   return [](const Scope& scope, const Config& config) {
     const Embedding embedding(scope / "embedding", config.model);  // declared, and not used
     return keep<OutputHead>(
-        std::make_shared<OutputHead>(scope, config.model, embedding),
+        std::make_shared<OutputHead>(scope, config.model, &embedding),
         [](const OutputHead& layer, const Row& row, const Placed& input) {
           return LayerResult{std::nullopt,
                              layer.loss(input, row.batch.labels, row.batch.weights).weighted_sum};
