@@ -6,7 +6,10 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/crc32c.h"
+#include "base/files.h"
 #include "config/rules.h"
+#include "config/settings.h"
 #include "parallel/launch.h"
 
 namespace switchyard {
@@ -20,6 +23,19 @@ void share_cores(int64_t ranks_on_host) {
   }
 }
 
+std::string describe_program() {
+  const std::string bytes = read_text("/proc/self/exe");
+  return fmt::format("checksum {:08x}", crc32c(bytes.data(), bytes.size()));
+}
+
+std::string describe_settings(const Config& config) {
+  std::string lines;
+  for (const Setting& setting : settings()) {
+    lines += fmt::format("{}: {}\n", setting.name, setting.print(config));
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::unique_ptr<Groups> join_launched_ranks(const Config& config) {
@@ -28,7 +44,10 @@ std::unique_ptr<Groups> join_launched_ranks(const Config& config) {
   share_cores(environment.ranks_on_host);
   const ParallelConfig& parallel = config.parallel;
   return connect(environment, mesh_shape(parallel, environment.world_size),
-                 std::chrono::seconds(parallel.timeout_s));
+                 std::chrono::seconds(parallel.timeout_s),
+                 {.program = describe_program(),
+                  .settings = describe_settings(config),
+                  .verify_calls = parallel.verify_calls});
 }
 
 }  // namespace switchyard

@@ -333,11 +333,6 @@ std::string no_context_parallelism_yet(const Config& config) {
                 config.parallel.context_size);
 }
 
-std::string no_call_verification_yet(const Config& config) {
-  return unless(!config.parallel.verify_calls,
-                "parallel.verify_calls must be false: it is not built yet");
-}
-
 std::string recompute_names_modules(const Config& config) {
   const TrainConfig& train = config.train;
   if (train.recompute != Recompute::kModules) {
@@ -809,7 +804,6 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       dense_layers_fit(config),
       pipeline_stages_hold_the_layers(config),
       no_context_parallelism_yet(config),
-      no_call_verification_yet(config),
       recompute_names_modules(config),
       order_names_every_axis(config),
       tensor_ranks_share_heads(config),

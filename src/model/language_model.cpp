@@ -124,6 +124,7 @@ LanguageModel::LayersOutput LanguageModel::forward_layers(LayerRange layers, con
                                                           const RoutingMemos& memos) const {
   LayersOutput output{hidden, {}, {}};
   for (size_t i = layers.begin; i < layers.end; ++i) {
+    const LayerMark mark(ledger_, static_cast<int64_t>(i));
     LayerOutput layer = layers_[i]->forward(output.hidden, context, memos[i]);
     output.hidden = layer.hidden;
     add_objective(output.objective, layer.objective);

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <ATen/ATen.h>
+
 #include "base/error.h"
 #include "base/random.h"
 
@@ -17,6 +19,10 @@ namespace {
 // that differ from meeting.
 constexpr uint32_t kNumberBits = 12;
 constexpr uint32_t kDigestBits = 14;
+
+// Of exchanges that compare calls: the same whatever is called.
+constexpr std::string_view kVerifyTopic = "verify";
+constexpr int64_t kTextBytes = 512;  // longer descriptions are cut
 
 uint32_t slot_of(int64_t group, Call::FirstExchange exchange, uint64_t digest) {
   const auto low = [](uint64_t value, uint32_t bits) {
@@ -43,10 +49,17 @@ Call::Call(const GroupMembers& members, Transport& transport, Ledger& ledger,
       ledger_(ledger),
       collective_(collective),
       site_(site),
-      next_exchange_(first_exchange) {}
+      position_(ledger.position()),
+      next_exchange_(first_exchange) {
+  position_.layer = site.layer >= 0 ? site.layer : position_.layer;
+}
 
-std::vector<Parcel> Call::parcels(const Parts& parts) const {
-  const uint64_t name = hash_name(fmt::format("{} {}", collective_, site_.full_name()));
+std::string Call::topic() const {
+  return fmt::format("{} {}", collective_, site_.full_name());
+}
+
+std::vector<Parcel> Call::parcels(const Parts& parts, std::string_view topic) const {
+  const uint64_t name = hash_name(topic);
   std::vector<Parcel> result;
   // From the next rank on, so that not all members begin with the same one.
   const auto size = static_cast<int64_t>(parts.size());
@@ -61,12 +74,18 @@ std::vector<Parcel> Call::parcels(const Parts& parts) const {
 }
 
 std::unique_ptr<Transport::Exchange> Call::start(const Parts& sends, const Parts& receives) {
-  const std::vector<Parcel> outgoing = parcels(sends);
-  const std::vector<Parcel> incoming = parcels(receives);
-  ++next_exchange_.number;
-  for (const Parcel& parcel : outgoing) {
-    bytes_ += static_cast<int64_t>(parcel.tensor.nbytes());
+  for (size_t i = 0; i < sends.size(); ++i) {
+    const bool leaves = static_cast<int64_t>(i) != members_.own && sends[i].defined();
+    bytes_ += leaves ? static_cast<int64_t>(sends[i].nbytes()) : 0;
   }
+  return start(sends, receives, topic());
+}
+
+std::unique_ptr<Transport::Exchange> Call::start(const Parts& sends, const Parts& receives,
+                                                 std::string_view topic) {
+  const std::vector<Parcel> outgoing = parcels(sends, topic);
+  const std::vector<Parcel> incoming = parcels(receives, topic);
+  ++next_exchange_.number;
   try {
     return transport_.exchange(outgoing, incoming);
   } catch (const PeerLost& lost) {
@@ -82,19 +101,78 @@ void Call::wait(Exchange& exchange) const {
   }
 }
 
+// One text of each member, whatever it is about to call: the slot says nothing of that.
+std::vector<std::string> Call::exchange_texts(const std::string& own) {
+  const size_t num_members = members_.ranks.size();
+  Parts texts = at::zeros({std::ssize(members_.ranks), kTextBytes}, at::kByte).unbind();
+  auto* first = static_cast<char*>(texts[static_cast<size_t>(members_.own)].mutable_data_ptr());
+  std::copy_n(own.begin(), std::min(own.size(), size_t{kTextBytes - 1}), first);
+  wait(*start(Parts(num_members, texts[static_cast<size_t>(members_.own)]), texts, kVerifyTopic));
+  std::vector<std::string> result;
+  for (const at::Tensor& text : texts) {
+    result.emplace_back(static_cast<const char*>(text.const_data_ptr()));
+  }
+  return result;
+}
+
+void Call::verify(const CallContent& content) {
+  const std::string place = position_.text();
+  const std::vector<std::string> texts = exchange_texts(fmt::format(
+      "{} \"{}\" of {} [{}]{}{}{}{}", collective_, site_.full_name(), c10::toString(content.dtype),
+      fmt::join(content.sizes, ", "), content.detail.empty() ? "" : ", ", content.detail,
+      place.empty() ? "" : " in ", place));
+  for (size_t i = 1; i < texts.size(); ++i) {
+    check<CommError>(texts[i] == texts[0],
+                     "[{}] calls over group {} of ranks {} differ: rank {} makes {}; rank {} "
+                     "makes {}",
+                     members_.whoami, members_.name, fmt::join(members_.ranks, " "),
+                     members_.ranks[0], texts[0], members_.ranks[i], texts[i]);
+  }
+  verify_rows(content);
+}
+
+// Every member hears how many rows each other will send it; all throw, since all see all counts.
+void Call::verify_rows(const CallContent& content) {
+  if (content.sends.empty()) {
+    ++next_exchange_.number;
+    return;
+  }
+  const int64_t size = std::ssize(members_.ranks);
+  std::vector<int64_t> own = content.sends;
+  own.insert(own.end(), content.receives.begin(), content.receives.end());
+  Parts counts = at::empty({size, 2 * size}, at::kLong).unbind();
+  counts[static_cast<size_t>(members_.own)].copy_(at::tensor(own, at::kLong));
+  const at::Tensor mine = counts[static_cast<size_t>(members_.own)];
+  wait(*start(Parts(counts.size(), mine), counts, kVerifyTopic));
+  for (int64_t from = 0; from < size; ++from) {
+    for (int64_t to = 0; to < size; ++to) {
+      const auto sent = counts[static_cast<size_t>(from)].const_data_ptr<int64_t>()[to];
+      const auto expected = counts[static_cast<size_t>(to)].const_data_ptr<int64_t>()[size + from];
+      check<CommError>(sent == expected,
+                       "[{}] {} \"{}\" over group {} of ranks {}{}{}: rank {} sends {} rows to "
+                       "rank {}, which expects {}",
+                       members_.whoami, collective_, site_.full_name(), members_.name,
+                       fmt::join(members_.ranks, " "), position_.text().empty() ? "" : " in ",
+                       position_.text(), members_.ranks[static_cast<size_t>(from)], sent,
+                       members_.ranks[static_cast<size_t>(to)], expected);
+    }
+  }
+}
+
 void Call::record() const {
   ledger_.record(site_, collective_, members_.name, bytes_, seconds_);
 }
 
 void Call::report(const PeerLost& lost) const {
   const double timeout = std::chrono::duration<double>(transport_.timeout()).count();
+  const std::string place = position_.text().empty() ? "" : " in " + position_.text();
   std::string text = fmt::format(
-      "[{}] {} \"{}\" over group {} of ranks {} failed: {}", members_.whoami, collective_,
-      site_.full_name(), members_.name, fmt::join(members_.ranks, " "),
+      "[{}] {} \"{}\" over group {} of ranks {} failed{}: {}", members_.whoami, collective_,
+      site_.full_name(), members_.name, fmt::join(members_.ranks, " "), place,
       lost.is_timeout ? fmt::format("rank {} did not take part within {} s", lost.peer, timeout)
                       : fmt::format("the connection to rank {} is lost", lost.peer));
-  const auto own_words = fmt::format("failed in {} \"{}\" over group {}", collective_,
-                                     site_.full_name(), members_.name);
+  const auto own_words = fmt::format("failed in {} \"{}\" over group {}{}", collective_,
+                                     site_.full_name(), members_.name, place);
   const auto words = transport_.last_words(own_words, members_.ranks);
   for (size_t i = 0; i < words.size(); ++i) {
     if (static_cast<int64_t>(i) != members_.own) {

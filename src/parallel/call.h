@@ -21,6 +21,16 @@ struct GroupMembers {
   std::string whoami;          // "rank 5: tp 1 dp 0"
 };
 
+// What a member is about to call, for members to compare.
+struct CallContent {
+  at::ScalarType dtype = at::kByte;
+  std::vector<int64_t> sizes = {};  // of the logical value; -1: may differ
+  std::string detail = {};          // what else must be equal: "dim 1 by 3 4", "from 0"
+  // Rows for and from each member, of which every pair must agree; empty where `sizes` says it all.
+  std::vector<int64_t> sends = {};
+  std::vector<int64_t> receives = {};
+};
+
 // One collective under way: its exchanges of parcels, what it sent and how long it took.
 class Call {
  public:
@@ -31,6 +41,11 @@ class Call {
   };
   Call(const GroupMembers& members, Transport& transport, Ledger& ledger,
        std::string_view collective, const Site& site, FirstExchange first_exchange);
+
+  // Compares what all members are about to call, and throws CommError on all of them when one
+  // differs, saying who and in what. Makes kVerifyExchanges exchanges.
+  void verify(const CallContent& content);
+  static constexpr int64_t kVerifyExchanges = 2;
 
   using Parts = std::vector<at::Tensor>;  // one per member; undefined, empty and own ones stay
   using Exchange = Transport::Exchange;
@@ -51,7 +66,12 @@ class Call {
   void record() const;
 
  private:
-  std::vector<Parcel> parcels(const Parts& parts) const;
+  std::vector<Parcel> parcels(const Parts& parts, std::string_view topic) const;
+  std::unique_ptr<Exchange> start(const Parts& sends, const Parts& receives,
+                                  std::string_view topic);
+  std::vector<std::string> exchange_texts(const std::string& own);
+  void verify_rows(const CallContent& content);
+  std::string topic() const;
   [[noreturn]] void report(const PeerLost& lost) const;
 
   const GroupMembers& members_;
@@ -59,6 +79,7 @@ class Call {
   Ledger& ledger_;
   std::string_view collective_;
   Site site_;
+  RunPosition position_;
   FirstExchange next_exchange_;
   int64_t bytes_ = 0;
   double seconds_ = 0;

@@ -65,6 +65,7 @@ void save_group(AutogradContext* context, const Group& group, const Site& site) 
   context->saved_data["site"] = reinterpret_cast<int64_t>(site.name.data());
   context->saved_data["site_length"] = static_cast<int64_t>(site.name.size());
   context->saved_data["purpose"] = static_cast<int64_t>(site.purpose);
+  context->saved_data["layer"] = group.ledger().position().layer;
 }
 
 const Group& saved_group(AutogradContext* context) {
@@ -74,7 +75,10 @@ const Group& saved_group(AutogradContext* context) {
 Site saved_site(AutogradContext* context) {
   const auto* name = reinterpret_cast<const char*>(context->saved_data["site"].toInt());
   const auto length = static_cast<size_t>(context->saved_data["site_length"].toInt());
-  return {{name, length}, static_cast<Purpose>(context->saved_data["purpose"].toInt()), true};
+  return {{name, length},
+          static_cast<Purpose>(context->saved_data["purpose"].toInt()),
+          /*is_backward=*/true,
+          context->saved_data["layer"].toInt()};
 }
 
 struct ConvertFunction : torch::autograd::Function<ConvertFunction> {

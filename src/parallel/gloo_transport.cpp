@@ -11,11 +11,11 @@
 
 #include <sched.h>
 
-#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "base/error.h"
+#include "parallel/no_warnings.h"
 
 namespace switchyard {
 namespace {
@@ -53,32 +53,6 @@ std::shared_ptr<gloo::transport::Device> make_device(const std::string& host) {
   return host.empty() ? c10d::ProcessGroupGloo::createDefaultDevice()
                       : c10d::ProcessGroupGloo::createDeviceForHostname(host);
 }
-
-// While one lives, c10d prints no warnings: about a store whose server is gone it prints a stack
-// trace each time.
-class NoWarnings {
- public:
-  NoWarnings() {
-    const std::lock_guard lock(mutex_);
-    if (num_alive_++ == 0) {
-      previous_level_ = std::exchange(FLAGS_caffe2_log_level, kErrorsOnly);
-    }
-  }
-  ~NoWarnings() {
-    const std::lock_guard lock(mutex_);
-    if (--num_alive_ == 0) {
-      FLAGS_caffe2_log_level = previous_level_;
-    }
-  }
-  NoWarnings(const NoWarnings&) = delete;
-  NoWarnings& operator=(const NoWarnings&) = delete;
-
- private:
-  static constexpr int kErrorsOnly = 2;  // of c10's levels: information, warnings, errors
-  static inline std::mutex mutex_;
-  static inline int num_alive_ = 0;
-  static inline int previous_level_ = 0;
-};
 
 // Runs `work` on a thread of its own; whether it ended well in time: a store whose server is
 // stopped answers nothing and has no timeout of its own.

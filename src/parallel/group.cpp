@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/grad_mode.h>
@@ -34,6 +36,19 @@ std::vector<int64_t> with_size(const at::Tensor& tensor, int64_t dim, int64_t si
   auto sizes = tensor.sizes().vec();
   sizes[static_cast<size_t>(dim)] = size;
   return sizes;
+}
+
+CallContent content_of(const at::Tensor& flat, ReduceOp op) {
+  return {.dtype = flat.scalar_type(),
+          .sizes = flat.sizes().vec(),
+          .detail = op == ReduceOp::kSum ? "sum" : "maximum"};
+}
+
+// Of a tensor that is, or will be, cut along `dim` by `sizes`.
+CallContent content_of(const at::Tensor& tensor, int64_t dim, const std::vector<int64_t>& sizes) {
+  return {.dtype = tensor.scalar_type(),
+          .sizes = with_size(tensor, dim, sum(sizes)),
+          .detail = fmt::format("dim {} by {}", dim, fmt::join(sizes, " "))};
 }
 
 void refuse_gradient(const at::Tensor& tensor, const Site& site) {
@@ -149,10 +164,12 @@ void PendingCollective::wait_and_forget() noexcept {
   }
 }
 
-Group::Group(GroupMembers members, std::shared_ptr<Transport> transport, Ledger& ledger)
+Group::Group(GroupMembers members, std::shared_ptr<Transport> transport, Ledger& ledger,
+             bool verify_calls)
     : members_(std::move(members)),
       transport_(std::move(transport)),
       ledger_(ledger),
+      verify_calls_(verify_calls),
       num_sent_(members_.ranks.size(), 0),
       num_received_(members_.ranks.size(), 0) {}
 
@@ -161,11 +178,17 @@ bool Group::communicates(const Site& site) const {
 }
 
 std::shared_ptr<Call> Group::begin(std::string_view collective, const Site& site,
-                                   int64_t num_exchanges) const {
+                                   int64_t num_exchanges, const CallContent& content) const {
+  ledger_.before_call(site, collective);
   const uint32_t first = next_exchange_;
   next_exchange_ += static_cast<uint32_t>(num_exchanges);
-  return std::make_shared<Call>(members_, *transport_, ledger_, collective, site,
-                                Call::FirstExchange{.number = first});
+  auto call = std::make_shared<Call>(members_, *transport_, ledger_, collective, site,
+                                     Call::FirstExchange{.number = first});
+  if (verify_calls_) {
+    next_exchange_ += static_cast<uint32_t>(Call::kVerifyExchanges);
+    call->verify(content);
+  }
+  return call;
 }
 
 std::vector<int64_t> Group::shard_sizes(int64_t full) const {
@@ -198,7 +221,7 @@ PendingCollective Group::reduce(const at::Tensor& values, const Site& site, Redu
 
 PendingCollective Group::reduce_directly(const at::Tensor& flat, const Site& site,
                                          ReduceOp op) const {
-  const auto call = begin("all_reduce", site, 1);
+  const auto call = begin("all_reduce", site, 1, content_of(flat, op));
   Parts received = at::empty({size(), flat.numel()}, flat.options()).unbind();
   received[own()] = flat;
   std::shared_ptr<Call::Exchange> exchange;
@@ -216,7 +239,7 @@ PendingCollective Group::reduce_in_two_steps(const at::Tensor& flat, const Site&
                                              bool in_background) const {
   const Parts pieces = cut(flat, 0, shard_sizes(flat.numel()));
   const auto sums = std::make_shared<ScatteredSum>(pieces, pieces[own()], own(), op);
-  const auto call = begin("all_reduce", site, sums->num_chunks() + 1);
+  const auto call = begin("all_reduce", site, sums->num_chunks() + 1, content_of(flat, op));
   const auto work = [=, own = own()] {
     sums->run(*call);
     call->run(Parts(pieces.size(), pieces[own]), pieces);
@@ -258,7 +281,7 @@ at::Tensor Group::gather(const at::Tensor& local, int64_t dim, const std::vector
     }
     parts[own()] = local.contiguous();
   }
-  const auto call = begin("all_gather", site, 1);
+  const auto call = begin("all_gather", site, 1, content_of(local, dim, sizes));
   call->timed([&] { call->run(Parts(parts.size(), parts[own()]), parts); });
   call->record();
   return in_place ? result : at::cat(parts, dim);
@@ -282,7 +305,8 @@ at::Tensor Group::sum_and_cut(const at::Tensor& values, int64_t dim,
     piece = piece.contiguous().view({-1});
   }
   ScatteredSum sums(pieces, result.view({-1}), own(), ReduceOp::kSum);
-  const auto call = begin("reduce_scatter", site, sums.num_chunks());
+  const auto call =
+      begin("reduce_scatter", site, sums.num_chunks(), content_of(values, dim, sizes));
   call->timed([&] { sums.run(*call); });
   call->record();
   return result;
@@ -331,7 +355,12 @@ at::Tensor Group::all_to_all(const at::Tensor& rows, const std::vector<int64_t>&
   const Parts receives = cut(received, 0, receive_counts);
   receives[own()].copy_(sends[own()]);
   if (!is_removed) {
-    const auto call = begin("all_to_all", site, 1);
+    const auto call = begin("all_to_all", site, 1,
+                            {.dtype = rows.scalar_type(),
+                             .sizes = with_size(rows, 0, -1),
+                             .detail = {},
+                             .sends = send_counts,
+                             .receives = receive_counts});
     call->timed([&] { call->run(sends, receives); });
     call->record();
   }
@@ -389,6 +418,7 @@ PendingCollective Group::start_transfer(const at::Tensor& values, int64_t other,
     return {};
   }
   const auto index = static_cast<size_t>(other);
+  ledger_.before_call(site, "transfer");
   uint32_t& number = is_send ? num_sent_[index] : num_received_[index];
   const auto call =
       std::make_shared<Call>(members_, *transport_, ledger_, "transfer", site,
@@ -413,7 +443,10 @@ void Group::broadcast(at::Tensor values, int64_t root, const Site& site) const {
   }
   Parts receives(members_.ranks.size());
   receives[static_cast<size_t>(root)] = values;
-  const auto call = begin("broadcast", site, 1);
+  const auto call = begin("broadcast", site, 1,
+                          {.dtype = values.scalar_type(),
+                           .sizes = values.sizes().vec(),
+                           .detail = fmt::format("from {}", root)});
   call->timed([&] {
     rank() == root ? call->run(Parts(receives.size(), values), Parts(receives.size()))
                    : call->run(Parts(receives.size()), receives);
@@ -425,7 +458,7 @@ void Group::barrier(const Site& site) const {
   if (!communicates(site)) {
     return;
   }
-  const auto call = begin("barrier", site, 1);
+  const auto call = begin("barrier", site, 1, {});
   const at::Tensor sent = at::zeros({1}, at::kByte);
   const Parts received = at::empty({size()}, at::kByte).split(1);
   call->timed([&] { call->run(Parts(received.size(), sent), received); });

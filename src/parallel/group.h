@@ -45,13 +45,16 @@ class PendingCollective {
 // Results carry no gradient: a tensor that requires one is refused while gradients are recorded;
 // take parallel/collectives.h, or detach it.
 //
-// Calls of another kind, site or size on different ranks never meet: they end by the timeout.
-// All throw CommError, with this rank's coordinates, the collective, the group and what the other
-// members last said, when a member does not take part.
+// Calls of another kind, site or size on different ranks never meet: they end by the timeout. With
+// verify_calls all members first compare what they are about to call, which takes a round trip or
+// two, and all throw CommError at the first call that differs, saying who calls what. What one
+// member sends to one other is not compared. All throw CommError, with this rank's coordinates, the
+// collective, the group and what the other members last said, when a member does not take part.
 class Group {
  public:
   // `transport` is null for a group of one.
-  Group(GroupMembers members, std::shared_ptr<Transport> transport, Ledger& ledger);
+  Group(GroupMembers members, std::shared_ptr<Transport> transport, Ledger& ledger,
+        bool verify_calls = false);
   Group(Group&&) = default;
 
   int64_t rank() const { return members_.own; }  // within the group
@@ -107,8 +110,8 @@ class Group {
   bool communicates(const Site& site) const;
   size_t own() const { return static_cast<size_t>(members_.own); }
   std::vector<int64_t> shard_sizes(int64_t full) const;
-  std::shared_ptr<Call> begin(std::string_view collective, const Site& site,
-                              int64_t num_exchanges) const;
+  std::shared_ptr<Call> begin(std::string_view collective, const Site& site, int64_t num_exchanges,
+                              const CallContent& content) const;
 
   PendingCollective start_transfer(const at::Tensor& values, int64_t other, bool is_send,
                                    const Site& site) const;
@@ -125,6 +128,7 @@ class Group {
   GroupMembers members_;
   std::shared_ptr<Transport> transport_;
   Ledger& ledger_;
+  bool verify_calls_;
   mutable uint32_t next_exchange_ = 0;
   mutable std::vector<uint32_t> num_sent_;      // to each member, by start_send()
   mutable std::vector<uint32_t> num_received_;  // from each

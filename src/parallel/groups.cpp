@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+
 namespace switchyard {
 
-Groups::Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport)
-    : mesh_(std::move(mesh)), rank_(rank) {
+Groups::Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport, bool verify_calls)
+    : mesh_(std::move(mesh)), rank_(rank), nodes_(static_cast<size_t>(mesh_.world_size())) {
   const std::string place = mesh_.describe(rank);
   const std::string whoami = fmt::format("rank {}{}{}", rank, place.empty() ? "" : ": ", place);
   for (int i = 0; i < kNumGroupNames; ++i) {
@@ -15,8 +17,14 @@ Groups::Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport)
     const auto ranks = mesh_.members(rank, name);
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     groups_.emplace_back(GroupMembers{std::string(to_string(name)), i, ranks, own, whoami},
-                         transport, ledger_);
+                         transport, ledger_, verify_calls);
   }
+}
+
+void Groups::set_nodes(std::vector<int64_t> nodes) {
+  check<ShapeError>(std::ssize(nodes) == mesh_.world_size(), "{} nodes for {} ranks", nodes.size(),
+                    mesh_.world_size());
+  nodes_ = std::move(nodes);
 }
 
 std::unique_ptr<Groups> Groups::single() {

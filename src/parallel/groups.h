@@ -14,7 +14,7 @@ namespace switchyard {
 class Groups {
  public:
   // `transport` connects the world; null for a world of one rank. Not collective.
-  Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport);
+  Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport, bool verify_calls = false);
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
 
@@ -26,11 +26,15 @@ class Groups {
 
   const Mesh& mesh() const { return mesh_; }
   int64_t rank() const { return rank_; }  // in the world
+  // The machine of each rank of the world, numbered from 0; all 0 where no launcher said otherwise.
+  const std::vector<int64_t>& nodes() const { return nodes_; }
+  void set_nodes(std::vector<int64_t> nodes);  // throws ShapeError unless one per rank
   Ledger& ledger() const { return ledger_; }
 
  private:
   Mesh mesh_;
   int64_t rank_;
+  std::vector<int64_t> nodes_;
   mutable Ledger ledger_;
   std::vector<Group> groups_;  // in the order of GroupName
 };

@@ -1,5 +1,6 @@
 #include "parallel/launch.h"
 
+#include <array>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -19,6 +21,8 @@
 
 #include "base/error.h"
 #include "parallel/gloo_transport.h"
+#include "parallel/no_warnings.h"
+#include "parallel/roll_call.h"
 
 namespace switchyard {
 namespace {
@@ -81,16 +85,64 @@ void raise_open_files_limit() {
   }
 }
 
-// Where the ranks find each other's addresses. Collective over the world.
-c10::intrusive_ptr<c10d::Store> meet(const LaunchEnvironment& environment,
-                                     std::chrono::milliseconds timeout) {
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+double seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+std::string first_line(const std::exception& error) {
+  const std::string_view text = error.what();
+  return std::string(text.substr(0, text.find('\n')));
+}
+
+// `port` 0 takes a free one. Throws ConfigError when it is in use.
+c10::intrusive_ptr<c10d::TCPStore> serve_store(uint16_t port, std::chrono::milliseconds timeout) {
+  const NoWarnings no_warnings;
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  } catch (const std::exception& error) {
+    throw ConfigError(
+        fmt::format("cannot serve port {} for the ranks to meet at: it is in use or reserved; "
+                    "choose another, as with MASTER_PORT ({})",
+                    port, first_line(error)));
+  }
+}
+
+c10::intrusive_ptr<c10d::TCPStore> reach_store(const LaunchEnvironment& environment,
+                                               std::chrono::milliseconds timeout) {
+  const NoWarnings no_warnings;
   c10d::TCPStoreOptions options;
   options.port = environment.master_port;
-  options.isServer = environment.rank == 0 && !environment.launcher_serves_store;
-  options.waitWorkers = !environment.launcher_serves_store;
-  options.numWorkers = static_cast<size_t>(environment.world_size);
+  options.waitWorkers = false;
   options.timeout = timeout;
-  const auto store = c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
+  } catch (const std::exception& error) {
+    throw CommError(fmt::format(
+        "rank {} of {} cannot reach {} at {}:{} within {} s: is it started, and is this its "
+        "address and port? ({})",
+        environment.rank, environment.world_size,
+        environment.launcher_serves_store ? "the launcher" : "rank 0", environment.master_address,
+        environment.master_port, seconds(timeout), first_line(error)));
+  }
+}
+
+// Where the ranks find each other's addresses.
+c10::intrusive_ptr<c10d::Store> meet(const LaunchEnvironment& environment,
+                                     std::chrono::milliseconds timeout) {
+  const bool serves = environment.rank == 0 && !environment.launcher_serves_store;
+  const auto store =
+      serves ? serve_store(environment.master_port, timeout) : reach_store(environment, timeout);
   // A restarted attempt must not find the addresses of the one before.
   return c10::make_intrusive<c10d::PrefixStore>(
       fmt::format("switchyard/attempt_{}", environment.attempt), store);
@@ -106,6 +158,7 @@ LaunchEnvironment read_launch_environment() {
     environment.world_size = number("WORLD_SIZE", std::nullopt, 1);
     environment.local_rank = number("LOCAL_RANK", environment.rank);
     environment.ranks_on_host = number("LOCAL_WORLD_SIZE", 1, 1);
+    environment.node = variable("GROUP_RANK").value_or("");
     environment.launcher_serves_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
     environment.attempt = number("TORCHELASTIC_RESTART_COUNT", 0);
   } else if (variable("SLURM_PROCID") && variable("SLURM_STEP_NUM_TASKS")) {
@@ -114,6 +167,7 @@ LaunchEnvironment read_launch_environment() {
     environment.world_size = number("SLURM_STEP_NUM_TASKS", std::nullopt, 1);
     environment.local_rank = number("SLURM_LOCALID", 0);
     environment.master_address = first_slurm_node();
+    environment.node = variable("SLURM_NODEID").value_or("");
   } else if (variable("OMPI_COMM_WORLD_RANK")) {
     environment.launcher = "Open MPI";
     environment.rank = number("OMPI_COMM_WORLD_RANK");
@@ -126,6 +180,7 @@ LaunchEnvironment read_launch_environment() {
         "Open MPI started ranks on several nodes and does not say where rank 0 is: "
         "set MASTER_ADDR to the address of its node (mpirun -x MASTER_ADDR=...)");
   }
+  environment.node = environment.node.empty() ? host_name() : environment.node;
   environment.master_address = variable("MASTER_ADDR").value_or(environment.master_address);
   environment.master_port =
       static_cast<uint16_t>(number("MASTER_PORT", environment.master_port, 1, kHighestPort));
@@ -135,8 +190,21 @@ LaunchEnvironment read_launch_environment() {
   return environment;
 }
 
+struct MeetingPoint::Server {
+  c10::intrusive_ptr<c10d::TCPStore> store;
+};
+
+MeetingPoint::MeetingPoint(uint16_t port)
+    : server_(std::make_unique<Server>(Server{serve_store(port, std::chrono::minutes(1))})) {}
+
+MeetingPoint::~MeetingPoint() = default;
+
+uint16_t MeetingPoint::port() const {
+  return server_->store->getPort();
+}
+
 std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const MeshShape& shape,
-                                std::chrono::milliseconds timeout) {
+                                std::chrono::milliseconds timeout, const ConnectOptions& options) {
   Mesh mesh(shape);
   check<ConfigError>(shape.world_size == environment.world_size,
                      "the layout is for {} ranks, {} were started", shape.world_size,
@@ -146,26 +214,32 @@ std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const Mesh
   }
   ignore_broken_pipes();
   raise_open_files_limit();
+  const auto store = meet(environment, timeout);
+  const std::vector<int64_t> nodes = call_roll(*store,
+                                               {.rank = environment.rank,
+                                                .world_size = environment.world_size,
+                                                .program = options.program,
+                                                .settings = options.settings,
+                                                .node = environment.node},
+                                               timeout);
   try {
     const bool is_local =
         environment.master_address == "127.0.0.1" || environment.master_address == "localhost";
-    auto transport =
-        make_gloo_transport(meet(environment, timeout), environment.rank, environment.world_size,
-                            is_local ? "127.0.0.1" : "", timeout);
-    return std::make_unique<Groups>(std::move(mesh), environment.rank, std::move(transport));
+    auto transport = make_gloo_transport(store, environment.rank, environment.world_size,
+                                         is_local ? "127.0.0.1" : "", timeout);
+    auto groups = std::make_unique<Groups>(std::move(mesh), environment.rank, std::move(transport),
+                                           options.verify_calls);
+    groups->set_nodes(nodes);
+    return groups;
   } catch (const std::exception& error) {
-    const std::string_view text = error.what();
-    throw CommError(fmt::format(
-        "rank {} of {} cannot meet the others at {}:{} within {} s: are all ranks started, and is "
-        "the port free? ({})",
-        environment.rank, environment.world_size, environment.master_address,
-        environment.master_port, std::chrono::duration<double>(timeout).count(),
-        text.substr(0, text.find('\n'))));
+    throw CommError(fmt::format("rank {} of {} cannot connect to the others within {} s ({})",
+                                environment.rank, environment.world_size, seconds(timeout),
+                                first_line(error)));
   }
 }
 
 void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
-               std::chrono::milliseconds timeout) {
+               std::chrono::milliseconds timeout, bool verify_calls) {
   const Mesh mesh(shape);
   ignore_broken_pipes();
   raise_open_files_limit();
@@ -184,7 +258,7 @@ void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
           shape.world_size > 1
               ? make_gloo_transport(store, rank, shape.world_size, "127.0.0.1", timeout)
               : nullptr;
-      Groups groups(mesh, rank, transport);
+      Groups groups(mesh, rank, transport, verify_calls);
       try {
         body(groups);
       } catch (...) {

@@ -20,6 +20,7 @@ struct LaunchEnvironment {
   // torchrun serves the meeting point itself, for all attempts; else rank 0 does.
   bool launcher_serves_store = false;
   int64_t attempt = 0;  // how often the launcher has restarted the ranks
+  std::string node;     // tells machines apart: the launcher's number, else the host's name
   std::string launcher = "none";
 };
 
@@ -29,14 +30,39 @@ struct LaunchEnvironment {
 // not a number.
 LaunchEnvironment read_launch_environment();
 
+// Where the ranks meet, served by whoever starts them, so that it outlives each of them.
+class MeetingPoint {
+ public:
+  // `port` 0 takes a free one. Throws ConfigError when the port is in use.
+  explicit MeetingPoint(uint16_t port);
+  ~MeetingPoint();
+  MeetingPoint(const MeetingPoint&) = delete;
+  MeetingPoint& operator=(const MeetingPoint&) = delete;
+
+  uint16_t port() const;
+
+ private:
+  struct Server;
+  std::unique_ptr<Server> server_;
+};
+
+struct ConnectOptions {
+  // What all ranks must have alike, see call_roll().
+  std::string program = {};   // one line
+  std::string settings = {};  // one per line
+  bool verify_calls = false;  // see Group
+};
+
 // Meets the other ranks and makes all groups. Collective over the world. Throws ConfigError when
-// the mesh cannot be or is not for the ranks that were started, CommError when a rank does not come
-// within the timeout.
+// the mesh cannot be or is not for the ranks that were started, when ranks do not agree, and when
+// the port is in use; CommError when a rank does not come within the timeout. Each is one line that
+// names what is wrong.
 //
 // Changes two things of the process: the limit of open files rises to what the system allows, since
 // a rank holds a connection to each other one, and SIGPIPE is ignored unless somebody handles it.
 std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const MeshShape& shape,
-                                std::chrono::milliseconds timeout);
+                                std::chrono::milliseconds timeout,
+                                const ConnectOptions& options = {});
 
 // Runs `body` once per rank, as threads of this process that share nothing but a store: a run of
 // many ranks as an ordinary function call, for tests and self-checks on CPU. Each thread computes
@@ -44,6 +70,7 @@ std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const Mesh
 // failing rank threw, after all have ended. Changes the process as
 // connect() does.
 void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
-               std::chrono::milliseconds timeout = std::chrono::seconds(60));
+               std::chrono::milliseconds timeout = std::chrono::seconds(60),
+               bool verify_calls = false);
 
 }  // namespace switchyard

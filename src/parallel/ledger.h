@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -27,8 +28,17 @@ struct Site {
   std::string_view name;  // a string literal: graphs and pending collectives keep it
   Purpose purpose = Purpose::kControl;
   bool is_backward = false;  // the transfer that the gradient makes at the same place
+  int64_t layer = -1;        // of a gradient: that of the forward pass; else the ledger knows it
 
   std::string full_name() const;  // "attention.output" or "attention.output/backward"
+};
+
+// Where a rank is in its run, for messages. -1: nowhere in particular.
+struct RunPosition {
+  int64_t step = -1;   // as the metrics count it, from 1
+  int64_t layer = -1;  // of the model, from 0
+
+  std::string text() const;  // "step 12, layer 3"; empty when nowhere
 };
 
 struct LedgerEntry {
@@ -56,6 +66,19 @@ class Ledger {
   double seconds(Purpose purpose) const;
   void clear();
 
+  // Kept up to date by who trains and by the model; clear() leaves it.
+  RunPosition& position() { return position_; }
+
+  // Test-only: called before each transfer, in the thread that makes it; it may sleep, throw or end
+  // the process, to prove that the others notice.
+  using CallHook = std::function<void(const Site& site, std::string_view collective)>;
+  void set_call_hook_for_test(CallHook hook) { call_hook_ = std::move(hook); }
+  void before_call(const Site& site, std::string_view collective) const {
+    if (call_hook_) {
+      call_hook_(site, collective);
+    }
+  }
+
   void remove_site_for_test(std::string_view name) { removed_ = name; }
   bool is_removed(const Site& site);
 
@@ -68,6 +91,20 @@ class Ledger {
   std::map<std::string, LedgerEntry> entries_;
   std::map<std::string, int64_t> scale_sites_;  // name -> how often it was asked
   std::string removed_;
+  RunPosition position_;
+  CallHook call_hook_;
+};
+
+// Marks that a layer runs, while it lives.
+class LayerMark {
+ public:
+  LayerMark(Ledger& ledger, int64_t layer) : ledger_(ledger) { ledger_.position().layer = layer; }
+  ~LayerMark() { ledger_.position().layer = -1; }
+  LayerMark(const LayerMark&) = delete;
+  LayerMark& operator=(const LayerMark&) = delete;
+
+ private:
+  Ledger& ledger_;
 };
 
 }  // namespace switchyard

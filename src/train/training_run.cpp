@@ -301,6 +301,7 @@ void TrainingRun::train_one_step() {
                         .clip_grad_norm = config_.optimizer.clip_grad_norm,
                         .weight_decay = weight_decay(config_.optimizer, step_, total)};
   groups_.ledger().clear();
+  groups_.ledger().position().step = step_ + 1;
   const std::vector<TokenBatch> batches = next_batches();
   attended_length_ = attended_length(batches);
   const StepOutcome outcome =

@@ -686,6 +686,118 @@ TEST(Group, SaysThatASilentRankIsSilent) {
   EXPECT_THAT(messages[0], testing::EndsWith(")"));
 }
 
+TEST(Group, SaysWhereInTheRunItFailed) {
+  std::vector<std::string> messages(2);
+  const auto body = [&](Groups& groups) {
+    groups.ledger().position() = {12, 3};
+    try {
+      check<ConfigError>(groups.rank() == 0, "an error of its own");
+      groups[GroupName::kWorld].all_reduce(at::ones({6}), kSite);
+    } catch (const Error& error) {
+      messages[static_cast<size_t>(groups.rank())] = error.what();
+      throw;
+    }
+  };
+  EXPECT_THROW(run_ranks(world_of(2), body), Error);
+  EXPECT_THAT(messages[0], testing::HasSubstr("over group world of ranks 0 1 failed in step 12, "
+                                              "layer 3: the connection to rank 1 is lost; "));
+}
+
+// ---- calls compared before they are made
+
+// What rank 0 is told when the two ranks make these calls, which it checks at once.
+std::string verdict_on(const std::function<void(const Group& world)>& body) {
+  std::vector<std::string> messages(2);
+  const auto start = Clock::now();
+  try {
+    run_ranks(
+        world_of(2),
+        [&](Groups& groups) {
+          groups.ledger().position().step = 7;
+          try {
+            body(groups[GroupName::kWorld]);
+          } catch (const CommError& error) {
+            messages[static_cast<size_t>(groups.rank())] = error.what();
+            throw;
+          }
+        },
+        std::chrono::seconds(60), /*verify_calls=*/true);
+  } catch (const CommError&) {
+  }
+  EXPECT_LT(seconds_since(start), 20) << "it waited for the timeout";
+  const auto without_own_place = [](const std::string& text) {
+    return text.substr(text.find("] ") + 1);
+  };
+  EXPECT_EQ(without_own_place(messages[0]), without_own_place(messages[1]));
+  return messages[0];
+}
+
+TEST(VerifiedCalls, NameTheFirstThatDiffers) {
+  const auto is_first = [](const Group& world) { return world.rank() == 0; };
+  const auto call_of = [](const std::string& text) {
+    const std::string end = " differ: ";
+    return text.substr(text.find(end) + end.size());
+  };
+  EXPECT_THAT(
+      verdict_on([&](const Group& world) {
+        world.barrier({"start"});
+        is_first(world) ? world.all_reduce(at::ones({6}), {"one"})
+                        : world.broadcast(at::ones({6}), 0, {"one"});
+      }),
+      testing::HasSubstr(" calls over group world of ranks 0 1 differ: rank 0 makes all_reduce "
+                         "\"one\" of Float [6], sum in step 7; rank 1 makes broadcast \"one\" of "
+                         "Float [6], from 0 in step 7"));
+  EXPECT_EQ(call_of(verdict_on([&](const Group& world) {
+              world.all_reduce(at::ones({is_first(world) ? 6 : 7}), kSite);
+            })),
+            "rank 0 makes all_reduce \"test.site\" of Float [6], sum in step 7; rank 1 makes "
+            "all_reduce \"test.site\" of Float [7], sum in step 7");
+  EXPECT_EQ(call_of(verdict_on([&](const Group& world) {
+              world.all_reduce(at::ones({6}, is_first(world) ? at::kFloat : at::kDouble), kSite);
+            })),
+            "rank 0 makes all_reduce \"test.site\" of Float [6], sum in step 7; rank 1 makes "
+            "all_reduce \"test.site\" of Double [6], sum in step 7");
+  EXPECT_EQ(call_of(verdict_on([&](const Group& world) {
+              world.all_gather_rows(at::ones({is_first(world) ? 1 : 2, 3}),
+                                    is_first(world) ? Counts{1, 3} : Counts{1, 2}, kSite);
+            })),
+            "rank 0 makes all_gather \"test.site\" of Float [4, 3], dim 0 by 1 3 in step 7; rank 1 "
+            "makes all_gather \"test.site\" of Float [3, 3], dim 0 by 1 2 in step 7");
+}
+
+TEST(VerifiedCalls, NameThePairWhoseRowsDiffer) {
+  EXPECT_THAT(
+      verdict_on([](const Group& world) {
+        world.all_to_all(at::ones({4, 2}), {2, 2}, world.rank() == 0 ? Counts{2, 3} : Counts{2, 2},
+                         kSite);
+      }),
+      testing::HasSubstr("all_to_all \"test.site\" over group world of ranks 0 1 in step 7: "
+                         "rank 1 sends 2 rows to rank 0, which expects 3"));
+}
+
+TEST(VerifiedCalls, LeaveResultsAndLedgerAsTheyAre) {
+  for (const bool verify_calls : {false, true}) {
+    run_ranks(
+        world_of(3),
+        [](Groups& groups) {
+          const Group& world = groups[GroupName::kWorld];
+          for (const int64_t length : {10, 100'000}) {
+            at::Tensor values = at::full({length}, world.rank() + 1);
+            auto pending = world.start_all_reduce(values, {"sum"});
+            pending.wait();
+            EXPECT_TRUE(values.eq(6).all().item<bool>());
+          }
+          const at::Tensor rows = at::full({3, 2}, world.rank());
+          const at::Tensor received = world.all_to_all(rows, {1, 1, 1}, {1, 1, 1}, {"rows"});
+          EXPECT_EQ(received.sum().item<int64_t>(), 6);
+          EXPECT_EQ(world.reduce_scatter(rows, 0, {"cut"}).sum().item<int64_t>(), 6);
+          world.barrier({"end"});
+          EXPECT_EQ(groups.ledger().entries().size(), 4U);
+        },
+        std::chrono::seconds(60), verify_calls);
+  }
+}
+
 TEST(PendingCollective, ReportsALostPeerWhenWaitedFor) {
   const auto messages = errors_of(2, std::chrono::milliseconds(500), [](const Group& world) {
     if (world.rank() == 1) {

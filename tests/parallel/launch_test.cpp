@@ -14,6 +14,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -56,6 +57,8 @@ const char* const kLauncherVariables[] = {"RANK",
                                           "MASTER_PORT",
                                           "TORCHELASTIC_USE_AGENT_STORE",
                                           "TORCHELASTIC_RESTART_COUNT",
+                                          "GROUP_RANK",
+                                          "SLURM_NODEID",
                                           "SLURM_PROCID",
                                           "SLURM_LOCALID",
                                           "SLURM_STEP_NUM_TASKS",
@@ -123,6 +126,14 @@ TEST(LaunchEnvironment, LeavesTheStoreToTorchrunWhereItServesOne) {
   EXPECT_FALSE(
       read_from({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_USE_AGENT_STORE", "False"}})
           .launcher_serves_store);
+}
+
+TEST(LaunchEnvironment, TellsMachinesApart) {
+  EXPECT_EQ(read_from({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"GROUP_RANK", "3"}}).node, "3");
+  EXPECT_EQ(
+      read_from({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NODEID", "2"}}).node,
+      "2");
+  EXPECT_NE(read_from({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).node, "") << "the host's name";
 }
 
 TEST(LaunchEnvironment, FillsInWhatRanksStartedByHandLeaveOut) {
@@ -373,6 +384,11 @@ const std::map<std::string, Scenario>& scenarios() {
          check<FileError>(environment.rank != 1, "no such file");
          (*groups)[GroupName::kWorld].all_reduce(at::ones({4}), {"gradients"});
        }},
+      {"nodes",
+       [](const LaunchEnvironment& environment, int64_t timeout_ms) {
+         const auto groups = connect_all(environment, timeout_ms);
+         say(fmt::format("nodes {}", fmt::join(groups->nodes(), " ")));
+       }},
       {"wrong_layout",
        [](const LaunchEnvironment& environment, int64_t timeout_ms) {
          connect(environment, world_of(4), std::chrono::milliseconds(timeout_ms));
@@ -611,15 +627,17 @@ TEST(Connect, ReportsAPeerThatLeavesWithAnErrorOfItsOwn) {
 }
 
 TEST(Connect, ReportsARankThatNeverComes) {
-  for (const int64_t rank : {0, 1}) {
-    const uint16_t port = free_port();
-    RankProcess alone("sum", 2'000, torchrun_variables(rank, 2, port));
-    EXPECT_EQ(alone.exit_code(), kLostPeer);
-    EXPECT_THAT(alone.output(), HasSubstr(fmt::format(
-                                    "rank {} of 2 cannot meet the others at 127.0.0.1:{} within 2 "
-                                    "s: are all ranks started, and is the port free? (",
-                                    rank, port)));
-  }
+  const uint16_t port = free_port();
+  RankProcess first("sum", 2'000, torchrun_variables(0, 2, port));
+  EXPECT_EQ(first.exit_code(), kLostPeer);
+  EXPECT_EQ(first.output(),
+            "rank 1 of 2 did not come within 2 s: are they started, and can they reach rank 0?\n");
+  RankProcess second("sum", 2'000, torchrun_variables(1, 2, port));
+  EXPECT_EQ(second.exit_code(), kLostPeer);
+  EXPECT_THAT(second.output(), HasSubstr(fmt::format(
+                                   "rank 1 of 2 cannot reach rank 0 at 127.0.0.1:{} within 2 s: is "
+                                   "it started, and is this its address and port? (",
+                                   port)));
 }
 
 TEST(Connect, ReportsAPortThatIsTaken) {
@@ -633,10 +651,27 @@ TEST(Connect, ReportsAPortThatIsTaken) {
   ASSERT_EQ(listen(socket_file, 1), 0);
   const auto start = Clock::now();
   RankProcess alone("sum", kPatient, torchrun_variables(0, 2, port));
-  EXPECT_EQ(alone.exit_code(), kLostPeer);
-  EXPECT_THAT(alone.output(), HasSubstr("and is the port free? ("));
+  EXPECT_EQ(alone.exit_code(), static_cast<int>(ExitCode::kRefusedConfig));
+  EXPECT_THAT(alone.output(),
+              HasSubstr(fmt::format("cannot serve port {} for the ranks to meet at: it is in use "
+                                    "or reserved; choose another, as with MASTER_PORT (",
+                                    port)));
   EXPECT_LT(seconds_since(start), 20);
   close(socket_file);
+}
+
+TEST(Connect, TellsWhichRanksShareAMachine) {
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<RankProcess>> ranks;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    Variables variables = torchrun_variables(rank, 3, port);
+    variables["GROUP_RANK"] = rank == 1 ? "1" : "0";
+    ranks.push_back(std::make_unique<RankProcess>("nodes", kPatient, variables));
+  }
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->exit_code(), 0);
+    EXPECT_EQ(rank->output(), "nodes 0 1 0\n");
+  }
 }
 
 TEST(Connect, RefusesALayoutForAnotherNumberOfRanks) {
