@@ -24,6 +24,7 @@ SKIPPED = {
     "make bench": "needs the packages of other projects, and minutes",
     'make bench BENCH="--formats fp32 --rounds 3 --peers transformers/grouped_mm"': "the same",
     "make bench PEERS_PYTHON=path/to/python": "the same",
+    "switchyard launch -n 8 --nodes 2 --node-rank 0 --address node0 --port 29500 -- train run.yaml": "two machines",
     "tools/fetch_torch && cmake --preset release && cmake --build build": "builds the program",
 }
 
@@ -151,6 +152,11 @@ class DocsTest(unittest.TestCase):
         if line.startswith("switchyard "):
             line = "build/" + line
         word = line.split()[1]
+        launcher = ""
+        if word == "launch":  # what it starts is treated as a command of its own
+            launcher, line = line.split(" -- ")
+            launcher += " -- "
+            word = line.split()[0]
         if word == "tokenize":
             line += " --force"
         if word == "train":
@@ -169,6 +175,7 @@ class DocsTest(unittest.TestCase):
                 short = " ".join([w for w in short.split() if w.split("=")[0] not in own])
                 short += " " + " ".join(w for w in experts if w not in line)
             line += " " + short
+        line = launcher + line
         done = run(line, folder)
         self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}{done.stderr}")
 

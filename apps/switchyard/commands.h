@@ -24,6 +24,7 @@ void add_forward_command(CLI::App& program, Command& chosen);
 void add_generate_command(CLI::App& program, Command& chosen);
 void add_import_command(CLI::App& program, Command& chosen);
 void add_inspect_command(CLI::App& program, Command& chosen);
+void add_launch_command(CLI::App& program, Command& chosen);
 void add_selfcheck_command(CLI::App& program, Command& chosen);
 void add_tokenize_command(CLI::App& program, Command& chosen);
 void add_train_command(CLI::App& program, Command& chosen);

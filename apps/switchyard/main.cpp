@@ -69,6 +69,7 @@ ExitCode run_program(int num_words, const char* const* words) {
 
   Command chosen;
   add_train_command(program, chosen);
+  add_launch_command(program, chosen);
   add_generate_command(program, chosen);
   add_eval_command(program, chosen);
   add_forward_command(program, chosen);
