@@ -1,5 +1,6 @@
 #include "pipeline/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <set>
@@ -131,6 +132,17 @@ double measured_bubble(const Schedule& schedule, const Duration& duration) {
   return bubble_share(times);
 }
 
+// What other programs on the machine do to it only adds idle time: up to three runs, the smallest.
+void expect_bubble(const Schedule& schedule, const Duration& duration, double expected) {
+  const double tolerance = 0.05 * expected;
+  double smallest = 1;
+  for (int run = 0; run < 3 && smallest > expected + tolerance; ++run) {
+    smallest = std::min(smallest, measured_bubble(schedule, duration));
+  }
+  EXPECT_NEAR(smallest, expected, tolerance)
+      << schedule.shape.stages_per_rank << " stages per rank";
+}
+
 // What a schedule says of the time that ranks idle is what is measured when it runs.
 TEST(Executor, IdlesAsLongAsTheScheduleSays) {
   for (const int64_t stages_per_rank : {1, 2}) {
@@ -141,8 +153,7 @@ TEST(Executor, IdlesAsLongAsTheScheduleSays) {
     };
     const double expected = simulate(schedule, duration).bubble_share();
     EXPECT_NEAR(expected, 3.0 / static_cast<double>(8 * stages_per_rank + 3), 1e-9);
-    EXPECT_NEAR(measured_bubble(schedule, duration), expected, 0.05 * expected)
-        << stages_per_rank << " stages per rank";
+    expect_bubble(schedule, duration, expected);
   }
 }
 
@@ -154,7 +165,7 @@ TEST(Executor, IdlesAsLongAsTheScheduleSaysWhereStagesDiffer) {
     return action.kind == ActionKind::kForward ? forward : 2 * forward;
   };
   const double expected = simulate(schedule, duration).bubble_share();
-  EXPECT_NEAR(measured_bubble(schedule, duration), expected, 0.05 * expected);
+  expect_bubble(schedule, duration, expected);
 }
 
 TEST(Executor, RefusesAScheduleOfOtherRanks) {

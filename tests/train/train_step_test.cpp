@@ -74,7 +74,8 @@ const std::vector<Layout>& layouts() {
   static const std::vector<Layout> all = {{.name = "one"},
                                           {.name = "dp2", .world_size = 2},
                                           {.name = "tp2", .world_size = 2, .tensor = 2},
-                                          {.name = "ep2", .world_size = 2, .expert = 2}};
+                                          {.name = "ep2", .world_size = 2, .expert = 2},
+                                          {.name = "pp2", .world_size = 2, .pipeline = 2}};
   return all;
 }
 
@@ -115,7 +116,8 @@ TEST(TrainStep, NamesTheBrokenWeightOnAllRanksWhicheverHoldsIt) {
       Trained trained(groups, config);
       for (const auto& storage : trained.parameters.storages()) {
         const auto& pieces = storage->pieces;
-        if (pieces[0].name() == "layers.1.moe.experts.down" && groups.rank() == 0) {
+        if (pieces[0].name() == "layers.1.moe.experts.down" &&
+            groups[GroupName::kDataContextTensor].rank() == 0) {
           storage->master.fill_(std::numeric_limits<double>::infinity());
           storage->publish_master();
         }
