@@ -17,6 +17,7 @@ SequenceTable SequenceTable::from_lengths(const std::vector<int64_t>& lengths, i
   check<ShapeError>(table.starts.back() <= table.num_tokens,
                     "sequences of {} tokens in all do not fit a row of {}", table.starts.back(),
                     table.num_tokens);
+  table.held = {0, table.num_tokens};
   table.positions = at::zeros({table.num_tokens}, at::kLong);
   auto* positions = table.positions.mutable_data_ptr<int64_t>();
   for (int64_t i = 0; i < table.num_sequences(); ++i) {
@@ -24,6 +25,22 @@ SequenceTable SequenceTable::from_lengths(const std::vector<int64_t>& lengths, i
     std::iota(positions + start, positions + start + table.length(i), 0);
   }
   return table;
+}
+
+SequenceTable SequenceTable::share(int64_t parts, int64_t index) const {
+  SequenceTable table = *this;
+  table.num_shares = parts;
+  table.held = TokenRanges::zigzag(num_tokens, parts, index);
+  table.positions = table.held.select(positions);
+  return table;
+}
+
+std::vector<int64_t> SequenceTable::share_sizes() const {
+  std::vector<int64_t> sizes;
+  for (int64_t index = 0; index < num_shares; ++index) {
+    sizes.push_back(TokenRanges::zigzag(num_tokens, num_shares, index).size());
+  }
+  return sizes;
 }
 
 at::Tensor SequenceTable::sequence_ids() const {
