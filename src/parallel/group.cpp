@@ -367,6 +367,32 @@ at::Tensor Group::all_to_all(const at::Tensor& rows, const std::vector<int64_t>&
   return received;
 }
 
+PendingCollective Group::start_shift(const at::Tensor& rows, at::Tensor received,
+                                     const Site& site) const {
+  check_in_place(rows, site, "shift");
+  check_in_place(received, site, "shift");
+  if (size() == 1) {
+    received.copy_(rows);
+    return {};
+  }
+  if (!communicates(site)) {
+    received.zero_();
+    return {};
+  }
+  Parts sends(members_.ranks.size());
+  Parts receives(members_.ranks.size());
+  const auto after = [&](int64_t steps) { return static_cast<size_t>((rank() + steps) % size()); };
+  sends[after(1)] = rows;
+  receives[after(size() - 1)] = received;
+  const auto call = begin("shift", site, 1);
+  std::shared_ptr<Call::Exchange> exchange;
+  call->timed([&] { exchange = call->start(sends, receives); });
+  return PendingCollective([=] {
+    call->timed([&] { call->wait(*exchange); });
+    call->record();
+  });
+}
+
 std::vector<std::vector<int64_t>> Group::all_gather_counts(const std::vector<int64_t>& counts,
                                                            const Site& site) const {
   const at::Tensor local = at::tensor(counts, at::kLong).unsqueeze(0);

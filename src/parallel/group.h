@@ -80,6 +80,12 @@ class Group {
   at::Tensor all_to_all(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
                         const std::vector<int64_t>& receive_counts, const Site& site) const;
 
+  // A step around the ring: `rows` go to the next member, and `received` gets those of the member
+  // before. Both contiguous; the member before sends as many rows as `received` has. Both must be
+  // left alone until wait() returns.
+  [[nodiscard]] PendingCollective start_shift(const at::Tensor& rows, at::Tensor received,
+                                              const Site& site) const;
+
   // As all_gather and reduce_scatter along dim 0, with row counts that differ by rank and are known
   // to all: counts[i] rows belong to rank i.
   at::Tensor all_gather_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,

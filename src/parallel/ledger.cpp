@@ -8,6 +8,8 @@ std::string_view to_string(Purpose purpose) {
   switch (purpose) {
     case Purpose::kTensorParallel:
       return "tensor parallel";
+    case Purpose::kContextParallel:
+      return "context parallel";
     case Purpose::kPipeline:
       return "pipeline";
     case Purpose::kDispatch:

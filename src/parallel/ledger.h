@@ -12,6 +12,7 @@ namespace switchyard {
 // What a transfer is for; the metrics add up bytes and time by purpose.
 enum class Purpose {
   kTensorParallel,
+  kContextParallel,
   kPipeline,
   kDispatch,
   kCombine,

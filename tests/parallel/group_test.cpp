@@ -816,6 +816,25 @@ TEST(PendingCollective, ReportsALostPeerWhenWaitedFor) {
   EXPECT_EQ(messages[1], "rank 1 has a problem");
 }
 
+TEST(Group, ShiftsRowsAroundTheRing) {
+  for (const int64_t ranks : {1, 2, 3, 4}) {
+    run_world(ranks, [&](const Group& world) {
+      const int64_t before = (world.rank() + ranks - 1) % ranks;
+      // Member r has r rows of its own number: some have none.
+      const at::Tensor rows = at::full({world.rank(), 3}, world.rank(), at::kDouble);
+      at::Tensor received = at::empty({before, 3}, at::kDouble);
+      world.start_shift(rows, received, kSite).wait();
+      EXPECT_TRUE(at::equal(received, at::full({before, 3}, before, at::kDouble)));
+      const auto entries = world.ledger().entries();
+      if (ranks > 1) {
+        ASSERT_EQ(entries.size(), 1U);
+        EXPECT_EQ(entries[0].collective, "shift");
+        EXPECT_EQ(entries[0].bytes, world.rank() * 3 * 8);
+      }
+    });
+  }
+}
+
 int64_t num_open_files() {
   const std::filesystem::directory_iterator files("/proc/self/fd");
   return std::distance(begin(files), end(files));

@@ -61,6 +61,7 @@ TEST(Ledger, ScalesExceptWhereTheSiteIsRemoved) {
 
 TEST(Purpose, HasADistinctName) {
   EXPECT_EQ(to_string(Purpose::kTensorParallel), "tensor parallel");
+  EXPECT_EQ(to_string(Purpose::kContextParallel), "context parallel");
   EXPECT_EQ(to_string(Purpose::kDispatch), "dispatch");
   EXPECT_EQ(to_string(Purpose::kCombine), "combine");
   EXPECT_EQ(to_string(Purpose::kGradient), "gradient");
