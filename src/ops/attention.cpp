@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -36,12 +37,32 @@ at::Tensor with_adjacent_head_dim(const at::Tensor& tensor) {
   return tensor.stride(2) == 1 ? tensor : tensor.contiguous();
 }
 
+int64_t num_queries(const std::vector<AttentionSpan>& spans) {
+  int64_t sum = 0;
+  for (const AttentionSpan& span : spans) {
+    sum += span.num_queries;
+  }
+  return sum;
+}
+
+int64_t num_keys(const std::vector<AttentionSpan>& spans) {
+  int64_t sum = 0;
+  for (const AttentionSpan& span : spans) {
+    sum += span.num_keys;
+  }
+  return sum;
+}
+
 AttentionOutput forward_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const std::vector<AttentionSpan>& spans, double scale,
                              int64_t window) {
   AttentionOutput output{
       at::empty(q.sizes(), q.options()),
       at::empty({q.size(0), q.size(1)}, q.options().dtype(accumulator_type(q.scalar_type())))};
+  if (num_queries(spans) < q.size(0)) {
+    output.out.zero_();
+    output.log_sum_exp.fill_(-std::numeric_limits<double>::infinity());
+  }
   visit_float_type(q.scalar_type(), [&](auto type) {
     using T = decltype(type);
     attention_forward(
@@ -51,6 +72,31 @@ AttentionOutput forward_over(const at::Tensor& q, const at::Tensor& k, const at:
         shape_of(q, k, scale, window), spans);
   });
   return output;
+}
+
+AttentionGradients backward_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const AttentionOutput& whole, const at::Tensor& grad_out,
+                                 const std::vector<AttentionSpan>& spans, double scale,
+                                 int64_t window) {
+  AttentionGradients grads{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
+                           at::empty(k.sizes(), k.options())};
+  if (num_queries(spans) < q.size(0)) {
+    grads.q.zero_();
+  }
+  if (num_keys(spans) < k.size(0)) {
+    grads.k.zero_();
+    grads.v.zero_();
+  }
+  visit_float_type(q.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    attention_backward(
+        AttentionBackwardArrays<T>{rows_of<const T>(q), rows_of<const T>(k), rows_of<const T>(v),
+                                   rows_of<const T>(whole.out), rows_of<const T>(grad_out),
+                                   whole.log_sum_exp.const_data_ptr<Accumulator<T>>(),
+                                   rows_of<T>(grads.q), rows_of<T>(grads.k), rows_of<T>(grads.v)},
+        shape_of(q, k, scale, window), spans);
+  });
+  return grads;
 }
 
 at::Tensor decode_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -65,35 +111,31 @@ at::Tensor decode_over(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   return out;
 }
 
-// Each sequence attends to itself.
-std::vector<AttentionSpan> spans_of(const std::vector<int64_t>& starts) {
+// Spans as autograd keeps them.
+std::vector<int64_t> flatten(const std::vector<AttentionSpan>& spans) {
+  std::vector<int64_t> numbers;
+  for (const AttentionSpan& span : spans) {
+    numbers.insert(numbers.end(), {span.first_query, span.num_queries, span.first_key,
+                                   span.num_keys, span.seen_by_first});
+  }
+  return numbers;
+}
+
+std::vector<AttentionSpan> spans_from(const std::vector<int64_t>& numbers) {
   std::vector<AttentionSpan> spans;
-  for (size_t i = 0; i + 1 < starts.size(); ++i) {
-    const int64_t length = starts[i + 1] - starts[i];
-    spans.push_back({.first_query = starts[i],
-                     .num_queries = length,
-                     .first_key = starts[i],
-                     .num_keys = length,
-                     .seen_by_first = 1});
+  for (size_t i = 0; i < numbers.size(); i += 5) {
+    spans.push_back({numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3], numbers[i + 4]});
   }
   return spans;
 }
 
-void zero_padding(const at::Tensor& tensor, int64_t num_real_tokens) {
-  if (num_real_tokens < tensor.size(0)) {
-    tensor.narrow(0, num_real_tokens, tensor.size(0) - num_real_tokens).zero_();
-  }
-}
-
-struct PackedAttention : torch::autograd::Function<PackedAttention> {
+struct SpanAttention : torch::autograd::Function<SpanAttention> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
-                               const at::Tensor& v, const std::vector<int64_t>& starts,
-                               double scale, int64_t window) {
-    const AttentionOutput output = forward_over(q, k, v, spans_of(starts), scale, window);
-    zero_padding(output.out, starts.back());
-    zero_padding(output.log_sum_exp, starts.back());
+                               const at::Tensor& v, const std::vector<int64_t>& spans, double scale,
+                               int64_t window) {
+    const AttentionOutput output = forward_over(q, k, v, spans_from(spans), scale, window);
     ctx->save_for_backward({q, k, v, output.out, output.log_sum_exp});
-    ctx->saved_data["starts"] = starts;
+    ctx->saved_data["spans"] = spans;
     ctx->saved_data["scale"] = scale;
     ctx->saved_data["window"] = window;
     ctx->mark_non_differentiable({output.log_sum_exp});
@@ -102,28 +144,11 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor& q = saved[0];
-    const at::Tensor& k = saved[1];
-    const at::Tensor grad_out = with_adjacent_head_dim(grads[0]);
-    const std::vector<int64_t> starts = ctx->saved_data["starts"].toIntVector();
-    at::Tensor grad_q = at::empty(q.sizes(), q.options());
-    at::Tensor grad_k = at::empty(k.sizes(), k.options());
-    at::Tensor grad_v = at::empty(k.sizes(), k.options());
-    visit_float_type(q.scalar_type(), [&](auto type) {
-      using T = decltype(type);
-      attention_backward(
-          AttentionBackwardArrays<T>{rows_of<const T>(q), rows_of<const T>(k),
-                                     rows_of<const T>(saved[2]), rows_of<const T>(saved[3]),
-                                     rows_of<const T>(grad_out),
-                                     saved[4].const_data_ptr<Accumulator<T>>(), rows_of<T>(grad_q),
-                                     rows_of<T>(grad_k), rows_of<T>(grad_v)},
-          shape_of(q, k, ctx->saved_data["scale"].toDouble(), ctx->saved_data["window"].toInt()),
-          spans_of(starts));
-    });
-    for (const at::Tensor& grad : {grad_q, grad_k, grad_v}) {
-      zero_padding(grad, starts.back());
-    }
-    return {grad_q, grad_k, grad_v, {}, {}, {}};
+    const AttentionGradients result = backward_over(
+        saved[0], saved[1], saved[2], {saved[3], saved[4]}, with_adjacent_head_dim(grads[0]),
+        spans_from(ctx->saved_data["spans"].toIntVector()), ctx->saved_data["scale"].toDouble(),
+        ctx->saved_data["window"].toInt());
+    return {result.q, result.k, result.v, {}, {}, {}};
   }
 };
 
@@ -151,17 +176,57 @@ double scale_of(const at::Tensor& q, const AttentionOptions& options) {
 
 }  // namespace
 
+AttentionOutput attention_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const std::vector<AttentionSpan>& spans,
+                               const AttentionOptions& options) {
+  check_heads("attention", q, k, v);
+  check_window("attention", options.window);
+  const variable_list out = SpanAttention::apply(
+      with_adjacent_head_dim(q), with_adjacent_head_dim(k), with_adjacent_head_dim(v),
+      flatten(spans), scale_of(q, options), options.window);
+  return {out[0], out[1]};
+}
+
 AttentionOutput attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const SequenceTable& table, const AttentionOptions& options) {
   check_heads("attention", q, k, v);
-  check_window("attention", options.window);
   check<ShapeError>(q.size(0) == table.num_tokens && k.size(0) == table.num_tokens,
                     "attention: q has {} tokens and k {}, the sequence table has {}", q.size(0),
                     k.size(0), table.num_tokens);
-  const variable_list out = PackedAttention::apply(
-      with_adjacent_head_dim(q), with_adjacent_head_dim(k), with_adjacent_head_dim(v), table.starts,
-      scale_of(q, options), options.window);
-  return {out[0], out[1]};
+  const TokenRange row{0, table.num_tokens};
+  AttentionOutput output =
+      attention_over(q, k, v, attention_spans(table.starts, row, row, options.window), options);
+  if (table.num_real_tokens() < table.num_tokens) {
+    output.log_sum_exp = output.log_sum_exp.clone();
+    output.log_sum_exp.slice(0, table.num_real_tokens()).zero_();
+  }
+  return output;
+}
+
+AttentionOutput join(const AttentionOutput& a, const AttentionOutput& b) {
+  const auto type = a.log_sum_exp.scalar_type();
+  const at::Tensor log_sum_exp = at::logaddexp(a.log_sum_exp, b.log_sum_exp);
+  // A query that has seen no key yet weighs nothing.
+  const at::Tensor base = log_sum_exp.masked_fill(log_sum_exp.isinf(), 0);
+  const auto weigh = [&](const AttentionOutput& part) {
+    return part.out.to(type) * (part.log_sum_exp - base).exp().unsqueeze(-1);
+  };
+  return {weigh(a) + weigh(b), log_sum_exp};
+}
+
+AttentionGradients attention_gradients(const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const AttentionOutput& whole,
+                                       const at::Tensor& grad_out,
+                                       const std::vector<AttentionSpan>& spans,
+                                       const AttentionOptions& options) {
+  check_heads("attention_gradients", q, k, v);
+  check_window("attention_gradients", options.window);
+  check_shape("attention_gradients: grad_out", grad_out, {q.size(0), q.size(1), q.size(2)});
+  const at::NoGradGuard no_grad;
+  return backward_over(
+      with_adjacent_head_dim(q), with_adjacent_head_dim(k), with_adjacent_head_dim(v),
+      {with_adjacent_head_dim(whole.out), whole.log_sum_exp.contiguous()},
+      with_adjacent_head_dim(grad_out), spans, scale_of(q, options), options.window);
 }
 
 at::Tensor attention_with_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

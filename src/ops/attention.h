@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "base/sequence_table.h"
+#include "ops/attention_span.h"
 
 namespace switchyard {
 
@@ -23,13 +24,37 @@ struct AttentionOutput {
 // the same sequence, or the last `window` of these, so that packed equals unpacked. Tokens of
 // padding give zeros, and get zero gradients; their log_sum_exp is 0.
 //
-// q [tokens, heads, head_dim], k and v [tokens, kv_heads, head_dim], fp64, fp32 or bf16, any
+// All tokens of the table's row: q [tokens, heads, head_dim], k and v [tokens, kv_heads, head_dim],
+// fp64, fp32 or bf16, any
 // strides with adjacent head_dim; query head h reads kv head h / (heads / kv_heads). Softmax is
 // taken in the wider of fp32 and q. Differentiable in q, k and v through `out`; log_sum_exp is
 // detached. Throws ShapeError when sizes or dtypes do not fit. The same bits for every number of
 // threads.
 AttentionOutput attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const SequenceTable& table, const AttentionOptions& options = {});
+
+// The same over spans, of which no two have a query or a key in common; k and v may have another
+// number of rows than q. A query of no span gives zeros and a log_sum_exp of minus infinity.
+AttentionOutput attention_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const std::vector<AttentionSpan>& spans,
+                               const AttentionOptions& options = {});
+
+// Attention of the same queries to two sets of keys, as attention to both. The outputs are joined,
+// and returned, in the dtype of log_sum_exp. Not differentiable.
+AttentionOutput join(const AttentionOutput& a, const AttentionOutput& b);
+
+struct AttentionGradients {
+  at::Tensor q, k, v;
+};
+
+// What these keys and values have in the gradients, when `whole` is the output of the attention to
+// them and others. `whole.out` and grad_out [tokens, heads, head_dim] have the dtype of q; spans as
+// for attention_over.
+AttentionGradients attention_gradients(const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const AttentionOutput& whole,
+                                       const at::Tensor& grad_out,
+                                       const std::vector<AttentionSpan>& spans,
+                                       const AttentionOptions& options = {});
 
 // Attention of new tokens to a cache of one sequence: query i has position first_position + i and
 // sees keys 0 to that position, or the last `window` of these. q [new_tokens, heads, head_dim], k

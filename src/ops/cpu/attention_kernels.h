@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/attention_span.h"
 #include "ops/float_types.h"
 
 namespace switchyard {
@@ -27,16 +28,6 @@ struct AttentionShape {
   int64_t window = 0;  // keys that a query sees at most; 0 for no limit
 };
 
-// Queries and the keys they may see: query i sees the first `seen_by_first + i` keys, or the last
-// `window` of these.
-struct AttentionSpan {
-  int64_t first_query = 0;  // row of q
-  int64_t num_queries = 0;
-  int64_t first_key = 0;  // row of k and v
-  int64_t num_keys = 0;
-  int64_t seen_by_first = 1;
-};
-
 template <class T>
 struct AttentionForwardArrays {
   HeadRows<const T> q, k, v;
@@ -57,7 +48,8 @@ struct AttentionDecodeArrays {
   HeadRows<T> out;
 };
 
-// Attention over spans, each on its own; rows of no span are not written. Parallel over spans,
+// Attention over spans, each on its own, in which every query sees a key; no two have a query or a
+// key in common. Rows of no span are not written. Parallel over spans,
 // heads and slices of queries, cut by shape only: the same bits for every number of threads, and
 // for a span alone or among others. Compiled for AVX-512, AVX2 with FMA, and any x86-64; the best
 // that the processor has is taken.
