@@ -114,7 +114,9 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
                   kQueryNorm),
       key_norm_(scope, config, "k_norm", config.model.query_groups(),
                 has_all_kv_heads(scope, config) ? HeadsHere::kAll : HeadsHere::kOwn, kKeyNorm),
-      output_(make_output(scope, config)) {
+      output_(make_output(scope, config)),
+      context_attention_(make_context_attention(config.parallel.context_exchange,
+                                                scope.groups()[GroupName::kContext])) {
   if (has_all_kv_heads(scope, config)) {
     const Group& group = scope.groups().tensor();
     used_kv_head_ = group.rank() * num_kv_heads_ / group.size();
@@ -163,6 +165,8 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
           attention_with_cache(q.narrow(0, start, length), keys, values, first_position, options));
     }
     attended = parts_attended.size() == 1 ? parts_attended[0] : at::cat(parts_attended);
+  } else if (context.table.num_shares > 1) {
+    attended = context_attention_->forward(q, k, v, context.table, options);
   } else {
     attended = attend(q, k, v, context);
   }

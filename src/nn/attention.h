@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "config/config.h"
+#include "nn/context_attention.h"
 #include "nn/forward_context.h"
 #include "nn/linear.h"
 #include "nn/qk_norm.h"
@@ -36,8 +38,9 @@ class Attention {
   // `window`: tokens that a token of this layer sees, itself included; 0 for all before it.
   Attention(const Scope& scope, const Config& config, int64_t window);
 
-  // hidden [tokens, hidden] -> the same, placed as the input. With `caches`, one per sequence of
-  // the table, the tokens of each follow those in its cache (no gradient). Collective over tp.
+  // hidden [held tokens, hidden] -> the same, placed as the input. With `caches`, one per sequence
+  // of the table, the tokens of each follow those in its cache (no gradient). Collective over tp,
+  // and over cp where its ranks divide the row of the table.
   Placed forward(const Placed& hidden, const ForwardContext& context,
                  std::vector<KeyValueCache>* caches) const;
 
@@ -56,6 +59,7 @@ class Attention {
   QkNorm query_norm_;
   QkNorm key_norm_;
   RowLinear output_;
+  std::unique_ptr<ContextAttention> context_attention_;
 };
 
 }  // namespace switchyard
