@@ -8,14 +8,15 @@ namespace switchyard {
 namespace {
 
 constexpr Site kStepLoads{"moe.balance.step_loads", Purpose::kStatistics};
-constexpr Site kSequenceCounts{"moe.balance.sequence_counts", Purpose::kStatistics};
+constexpr RowSites kSequenceCounts{{"moe.balance.sequence_counts", Purpose::kStatistics},
+                                   {"moe.balance.context_counts", Purpose::kStatistics}};
 constexpr Site kBalanceScale{"moe.balance.scale"};
 constexpr Site kSetScale{"moe.balance.set_scale"};
 constexpr Site kZLossScale{"moe.z_loss.scale"};
 
-// For each token of `range` its sequence; padding gets num_sequences. [tokens] int64
-at::Tensor sequence_of_token(const SequenceTable& table, TokenRange range) {
-  const at::Tensor ids = table.sequence_ids().slice(0, range.begin, range.end);
+// For each of the tokens its sequence; padding gets num_sequences. [tokens] int64
+at::Tensor sequence_of_token(const SequenceTable& table, const TokenRanges& tokens) {
+  const at::Tensor ids = tokens.select(table.sequence_ids());
   return at::where(ids < 0, at::full_like(ids, table.num_sequences()), ids);
 }
 
@@ -39,24 +40,24 @@ at::Tensor count_copies(const at::Tensor& expert_ids, const at::Tensor& sequence
 }  // namespace
 
 at::Tensor count_tokens_per_expert(const Routing& routing, const ForwardContext& context,
-                                   TokenRange range) {
+                                   const TokenRanges& own) {
   const int64_t num_sequences = context.table.num_sequences();
-  return count_copies(routing.expert_ids, sequence_of_token(context.table, range), num_sequences,
+  return count_copies(routing.expert_ids, sequence_of_token(context.table, own), num_sequences,
                       routing.logits.size(1))
       .narrow(0, 0, num_sequences)
       .sum(0);
 }
 
 at::Tensor sequence_balance_loss(const Routing& routing, const ForwardContext& context,
-                                 TokenRange range, const Group& tensor_group) {
+                                 const TokenRanges& own, const RowRanks& ranks) {
   const at::Tensor& probabilities = routing.probabilities;  // [tokens, num_experts]
   const int64_t num_experts = probabilities.size(1);
   const int64_t top_k = routing.expert_ids.size(1);
   const int64_t num_sequences = context.table.num_sequences();
-  const at::Tensor sequences = sequence_of_token(context.table, range);  // [tokens]
+  const at::Tensor sequences = sequence_of_token(context.table, own);  // [tokens]
   const at::Tensor ids = top_k_ids(probabilities.detach(), top_k);
   at::Tensor counts = count_copies(ids, sequences, num_sequences, num_experts);
-  tensor_group.all_reduce(counts, kSequenceCounts);
+  ranks.all_reduce(counts, context.table, kSequenceCounts);
   counts[num_sequences].zero_();
 
   // The loss is linear in the probabilities: each token's are weighted by its sequence's counts.
@@ -65,16 +66,16 @@ at::Tensor sequence_balance_loss(const Routing& routing, const ForwardContext& c
     const double scale = static_cast<double>(num_experts) /
                          static_cast<double>(top_k * context.table.length(i)) /
                          context.num_batch_tokens;
-    factors[i].mul_(tensor_group.ledger().scale(kBalanceScale, scale));
+    factors[i].mul_(ranks.tensor.ledger().scale(kBalanceScale, scale));
   }
   return (probabilities * factors.index_select(0, sequences)).sum();
 }
 
-at::Tensor count_step_loads(const Routing& routing, const ForwardContext& context, TokenRange range,
-                            const Group& all_ranks) {
+at::Tensor count_step_loads(const Routing& routing, const ForwardContext& context,
+                            const TokenRanges& own, const Group& all_ranks) {
   const int64_t num_experts = routing.probabilities.size(1);
   const int64_t top_k = routing.expert_ids.size(1);
-  const int64_t num_real = range.num_real(context.table);
+  const int64_t num_real = context.table.num_real(own);
   const at::Tensor ids =
       top_k_ids(routing.probabilities.detach().narrow(0, 0, num_real), top_k);  // [real, top_k]
   at::Tensor loads = at::zeros({num_experts + 1}, at::kDouble);
@@ -88,8 +89,8 @@ at::Tensor count_step_loads(const Routing& routing, const ForwardContext& contex
   return loads;
 }
 
-at::Tensor set_balance_loss(const Routing& routing, const ForwardContext& context, TokenRange range,
-                            const at::Tensor& loads, Ledger& ledger) {
+at::Tensor set_balance_loss(const Routing& routing, const ForwardContext& context,
+                            const TokenRanges& own, const at::Tensor& loads, Ledger& ledger) {
   const at::Tensor& probabilities = routing.probabilities;
   const int64_t num_experts = probabilities.size(1);
   const auto top_k = static_cast<double>(routing.expert_ids.size(1));
@@ -98,13 +99,13 @@ at::Tensor set_balance_loss(const Routing& routing, const ForwardContext& contex
   const at::Tensor factors =
       loads.narrow(0, 0, num_experts) *
       (scale * ledger.scale(kSetScale, 1 / context.num_batch_tokens));  // [num_experts]
-  const at::Tensor sums = probabilities.narrow(0, 0, range.num_real(context.table)).sum(0);
+  const at::Tensor sums = probabilities.narrow(0, 0, context.table.num_real(own)).sum(0);
   return (sums * factors.to(sums.scalar_type())).sum();
 }
 
-at::Tensor router_z_loss(const Routing& routing, const ForwardContext& context, TokenRange range,
-                         Ledger& ledger) {
-  const int64_t num_real = range.num_real(context.table);
+at::Tensor router_z_loss(const Routing& routing, const ForwardContext& context,
+                         const TokenRanges& own, Ledger& ledger) {
+  const int64_t num_real = context.table.num_real(own);
   const at::Tensor log_sums = at::logsumexp(routing.logits.narrow(0, 0, num_real), {-1});
   return log_sums.square().sum() * ledger.scale(kZLossScale, 1 / context.num_batch_tokens);
 }

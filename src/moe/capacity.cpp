@@ -9,8 +9,10 @@
 namespace switchyard {
 namespace {
 
-constexpr Site kRowIds{"moe.capacity.expert_ids", Purpose::kStatistics};
-constexpr Site kRowWeights{"moe.capacity.weights", Purpose::kStatistics};
+constexpr RowSites kRowIds{{"moe.capacity.expert_ids", Purpose::kStatistics},
+                           {"moe.capacity.context_expert_ids", Purpose::kStatistics}};
+constexpr RowSites kRowWeights{{"moe.capacity.weights", Purpose::kStatistics},
+                               {"moe.capacity.context_weights", Purpose::kStatistics}};
 
 // The copies of one sequence, by expert, in (token, slot) order. [num_experts]
 using CopiesOfExpert = std::vector<std::vector<int64_t>>;
@@ -47,29 +49,25 @@ int64_t expert_capacity(int64_t length, int64_t top_k, int64_t num_experts, doub
 }
 
 KeptCopies keep_capacity(const Routing& routing, const RoutingConfig& config,
-                         const SequenceTable& table, TokenRange range, const Group& tensor_group) {
+                         const SequenceTable& table, const TokenRanges& own,
+                         const RowRanks& ranks) {
   const int64_t top_k = routing.expert_ids.size(1);
   const int64_t num_experts = routing.logits.size(1);
-  const auto row_of = [&](const at::Tensor& own, const Site& site) {
-    return tensor_group.size() == 1
-               ? own.contiguous()
-               : tensor_group.all_gather(own.contiguous(), 0, table.num_tokens, site);
-  };
-  const at::Tensor ids = row_of(routing.expert_ids, kRowIds);
-  const at::Tensor weights = row_of(routing.weights.detach().to(at::kFloat), kRowWeights);
+  const at::Tensor ids = ranks.gather(routing.expert_ids, table, kRowIds);
+  const at::Tensor weights =
+      ranks.gather(routing.weights.detach().to(at::kFloat), table, kRowWeights);
 
   KeptCopies kept;
-  kept.expert_ids = at::full_like(routing.expert_ids, -1);
-  auto* kept_id = kept.expert_ids.mutable_data_ptr<int64_t>();
+  at::Tensor row = at::full_like(ids, -1);  // [row tokens, top_k], right for this rank's tokens
+  auto* kept_id = row.mutable_data_ptr<int64_t>();
   if (config.capacity_padding) {
     kept.padding_rows.assign(static_cast<size_t>(num_experts), 0);
   }
-  kept.num_dropped = range.num_real(table) * top_k;
   for (int64_t i = 0; i < table.num_sequences(); ++i) {
     const int64_t start = table.starts[static_cast<size_t>(i)];
     const int64_t end = start + table.length(i);
-    if (end <= range.begin || start >= range.end) {
-      continue;
+    if (own.count_before(start) == own.count_before(end)) {
+      continue;  // none of its tokens is ours
     }
     const int64_t capacity =
         expert_capacity(table.length(i), top_k, num_experts, config.capacity_factor);
@@ -78,16 +76,15 @@ KeptCopies keep_capacity(const Routing& routing, const RoutingConfig& config,
     for (size_t expert = 0; expert < copies.size(); ++expert) {
       drop_copies(copies[expert], capacity, config.capacity_drop, weights.const_data_ptr<float>());
       for (const int64_t copy : copies[expert]) {
-        if (copy >= range.begin * top_k && copy < range.end * top_k) {
-          kept_id[copy - range.begin * top_k] = static_cast<int64_t>(expert);
-          --kept.num_dropped;
-        }
+        kept_id[copy] = static_cast<int64_t>(expert);
       }
-      if (config.capacity_padding && start >= range.begin) {
+      if (config.capacity_padding && own.contains(start)) {
         kept.padding_rows[expert] += capacity - static_cast<int64_t>(copies[expert].size());
       }
     }
   }
+  kept.expert_ids = own.select(row);
+  kept.num_dropped = table.num_real(own) * top_k - kept.expert_ids.ge(0).sum().item<int64_t>();
   return kept;
 }
 

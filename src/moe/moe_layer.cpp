@@ -25,6 +25,7 @@ MoeLayer::MoeLayer(const Scope& scope, const Config& config, const MoeConfig& mo
       recomputes_experts_(recomputes(config.train, RecomputeModules::kExperts)),
       recomputes_shared_expert_(recomputes(config.train, RecomputeModules::kSharedExpert)),
       tensor_group_(scope.groups().tensor()),
+      row_ranks_(scope.groups()),
       all_ranks_(scope.groups()[GroupName::kDataContextTensor]) {
   const ModelConfig& model = config.model;
   router_ = std::make_unique<Router>(scope / "router", config, moe);
@@ -49,7 +50,7 @@ MoeLayer::MoeLayer(const Scope& scope, const Config& config, const MoeConfig& mo
 
 MoeOutput MoeLayer::forward(const Placed& hidden, const ForwardContext& context,
                             RoutingMemo& memo) const {
-  const int64_t num_tokens = context.table.num_tokens;
+  const int64_t num_tokens = context.table.held.size();
   // Within a tensor-parallel group each rank routes and dispatches its own share of the tokens.
   const Placed tokens =
       convert(hidden, Placement::sharded(0, num_tokens), tensor_group_, kTakeTokens);
@@ -69,20 +70,14 @@ MoeOutput MoeLayer::forward(const Placed& hidden, const ForwardContext& context,
   return output;
 }
 
-TokenRange MoeLayer::own_tokens(const ForwardContext& context) const {
-  const ShardRange share =
-      shard_range(context.table.num_tokens, tensor_group_.size(), tensor_group_.rank());
-  return {share.begin, share.end};
-}
-
 Routing MoeLayer::route(const at::Tensor& tokens, const ForwardContext& context,
                         RoutingMemo& memo) const {
-  const TokenRange range = own_tokens(context);
-  Routing routing = router_->forward(tokens, memo.expert_ids, context, range);
+  const TokenRanges own = row_ranks_.own_tokens(context.table);
+  Routing routing = router_->forward(tokens, memo.expert_ids, context, own);
   memo.expert_ids = routing.expert_ids;
   if (context.is_training && routing_.capacity_factor > 0) {
     if (!memo.kept.has_value()) {
-      memo.kept = keep_capacity(routing, routing_, context.table, range, tensor_group_);
+      memo.kept = keep_capacity(routing, routing_, context.table, own, row_ranks_);
     }
     routing.kept_ids = memo.kept->expert_ids;
     routing.padding_rows = memo.kept->padding_rows;
@@ -124,14 +119,14 @@ Placed MoeLayer::shared_expert(const Placed& hidden) const {
 
 void MoeLayer::add_auxiliary_terms(const Routing& routing, const ForwardContext& context,
                                    RoutingMemo& memo, MoeOutput& output) const {
-  const TokenRange range = own_tokens(context);
+  const TokenRanges own = row_ranks_.own_tokens(context.table);
   MoeStatistics& statistics = output.statistics;
-  statistics.tokens_per_expert = count_tokens_per_expert(routing, context, range);
+  statistics.tokens_per_expert = count_tokens_per_expert(routing, context, own);
   if (memo.kept.has_value()) {
     statistics.dropped_copies = at::full({}, memo.kept->num_dropped, at::kLong);
   }
   if (config_.aux_loss_coeff > 0) {
-    const at::Tensor loss = sequence_balance_loss(routing, context, range, tensor_group_);
+    const at::Tensor loss = sequence_balance_loss(routing, context, own, row_ranks_);
     statistics.balance_loss = loss.detach();
     accumulate(output.objective, loss * config_.aux_loss_coeff);
   }
@@ -139,7 +134,7 @@ void MoeLayer::add_auxiliary_terms(const Routing& routing, const ForwardContext&
     add_set_terms(routing, context, memo, output);
   }
   if (config_.z_loss_coeff > 0) {
-    const at::Tensor loss = router_z_loss(routing, context, range, tensor_group_.ledger());
+    const at::Tensor loss = router_z_loss(routing, context, own, tensor_group_.ledger());
     statistics.z_loss = loss.detach();
     accumulate(output.objective, loss * config_.z_loss_coeff);
   }
@@ -147,16 +142,16 @@ void MoeLayer::add_auxiliary_terms(const Routing& routing, const ForwardContext&
 
 void MoeLayer::add_set_terms(const Routing& routing, const ForwardContext& context,
                              RoutingMemo& memo, MoeOutput& output) const {
-  const TokenRange range = own_tokens(context);
+  const TokenRanges own = row_ranks_.own_tokens(context.table);
   if (!memo.step_loads.defined()) {
-    memo.step_loads = count_step_loads(routing, context, range, all_ranks_);
+    memo.step_loads = count_step_loads(routing, context, own, all_ranks_);
     memo.loads_so_far = memo.loads->defined() ? *memo.loads + memo.step_loads : memo.step_loads;
     *memo.loads = memo.loads_so_far;
   }
   const auto add = [&](const at::Tensor& loads, double coeff, at::Tensor& statistic) {
     if (coeff > 0) {
       const at::Tensor loss =
-          set_balance_loss(routing, context, range, loads, tensor_group_.ledger());
+          set_balance_loss(routing, context, own, loads, tensor_group_.ledger());
       statistic = loss.detach();
       accumulate(output.objective, loss * coeff);
     }

@@ -50,7 +50,7 @@ struct RoutingMemo {
 // arXiv:2401.06066), as it is or times sigmoid(x w) (Qwen1.5-MoE). Parameters: router.*, experts.*,
 // shared_expert.* and shared_expert_gate.weight [1, hidden].
 //
-// forward() is collective over tp, and over ep x etp: every rank calls it equally often.
+// forward() is collective over tp and cp, and over ep x etp: every rank calls it equally often.
 class MoeLayer {
  public:
   // `moe`: the settings of this layer.
@@ -70,7 +70,6 @@ class MoeLayer {
   Router& router() { return *router_; }
 
  private:
-  TokenRange own_tokens(const ForwardContext& context) const;
   void add_auxiliary_terms(const Routing& routing, const ForwardContext& context, RoutingMemo& memo,
                            MoeOutput& output) const;
   void add_set_terms(const Routing& routing, const ForwardContext& context, RoutingMemo& memo,
@@ -81,6 +80,7 @@ class MoeLayer {
   bool recomputes_experts_;
   bool recomputes_shared_expert_;
   const Group& tensor_group_;
+  RowRanks row_ranks_;
   const Group& all_ranks_;  // dp x cp x tp
   std::unique_ptr<Router> router_;
   std::unique_ptr<TokenDispatcher> dispatcher_;

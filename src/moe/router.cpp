@@ -13,7 +13,22 @@
 namespace switchyard {
 namespace {
 
-constexpr Site kRowLogits{"moe.sinkhorn.logits", Purpose::kStatistics};
+constexpr RowSites kRowLogits{{"moe.sinkhorn.logits", Purpose::kStatistics},
+                              {"moe.sinkhorn.context_logits", Purpose::kStatistics}};
+
+// Rows of random numbers for tokens by their numbers in the run; draw(first, rows) makes them for
+// adjacent ones.
+template <class Draw>
+at::Tensor draw_by_token(const ForwardContext& context, const TokenRanges& own, Draw draw) {
+  if (own.ranges().empty()) {
+    return draw(context.first_token, 0);
+  }
+  std::vector<at::Tensor> parts;
+  for (const TokenRange& range : own.ranges()) {
+    parts.push_back(draw(context.first_token + range.begin, range.size()));
+  }
+  return parts.size() == 1 ? parts[0] : at::cat(parts);
+}
 
 RouteOptions route_options(const MoeConfig& config, RoutingMethod method) {
   if (method == RoutingMethod::kSinkhorn) {
@@ -37,7 +52,7 @@ RouteOptions route_options(const MoeConfig& config, RoutingMethod method) {
 Router::Router(const Scope& scope, const Config& config, const MoeConfig& moe)
     : config_(moe),
       routing_(config.routing),
-      tensor_group_(scope.groups().tensor()),
+      ranks_(scope.groups()),
       seed_(static_cast<uint64_t>(config.run.seed)),
       name_(scope.prefix) {
   // Every rank routes its own tokens, also within a tensor-parallel group: gradients are summed.
@@ -65,11 +80,24 @@ at::ScalarType Router::score_dtype(const at::Tensor& tokens) const {
   return is_wide ? at::kDouble : at::kFloat;
 }
 
+at::Tensor Router::with_jitter(const at::Tensor& input, const ForwardContext& context,
+                               const TokenRanges& own) const {
+  const RandomStream stream(seed_, name_ + ".input_jitter");
+  const double jitter = routing_.input_jitter;
+  return input * draw_by_token(context, own, [&](int64_t first, int64_t rows) {
+           return uniform_rows(stream, first, rows, input.size(1), 1 - jitter, 1 + jitter,
+                               input.scalar_type());
+         });
+}
+
 // What the choice sees in training: logits with noise, or random numbers in their place.
-at::Tensor Router::with_noise(const at::Tensor& logits, int64_t first_token) const {
+at::Tensor Router::with_noise(const at::Tensor& logits, const ForwardContext& context,
+                              const TokenRanges& own) const {
   const auto normal = [&](const char* purpose, double std) {
-    return normal_rows(RandomStream(seed_, name_ + purpose), first_token, logits.size(0),
-                       logits.size(1), std, logits.scalar_type());
+    const RandomStream stream(seed_, name_ + purpose);
+    return draw_by_token(context, own, [&](int64_t first, int64_t rows) {
+      return normal_rows(stream, first, rows, logits.size(1), std, logits.scalar_type());
+    });
   };
   if (routing_.method == RoutingMethod::kRandom) {
     return normal(".random_logits", 1) + (logits - logits.detach());
@@ -77,32 +105,27 @@ at::Tensor Router::with_noise(const at::Tensor& logits, int64_t first_token) con
   return routing_.logit_noise > 0 ? logits + normal(".logit_noise", routing_.logit_noise) : logits;
 }
 
-// Experts by sinkhorn, per sequence; padding goes where its logits say. [tokens, top_k] of `range`
+// Experts by sinkhorn, per sequence; padding goes where its logits say. [tokens, top_k] of `own`
 at::Tensor Router::balanced_ids(const at::Tensor& logits, const SequenceTable& table,
-                                TokenRange range) const {
-  const at::Tensor row =
-      tensor_group_.size() == 1
-          ? logits.detach()
-          : tensor_group_.all_gather(logits.detach().contiguous(), 0, table.num_tokens, kRowLogits);
-  const at::Tensor scores = row.to(at::kDouble).clone();  // [row tokens, num_experts]
+                                const TokenRanges& own) const {
+  const at::Tensor scores = ranks_.gather(logits, table, kRowLogits)
+                                .to(at::kDouble)
+                                .clone();  // [row tokens, num_experts]
   for (int64_t i = 0; i < table.num_sequences(); ++i) {
     at::Tensor of_sequence =
         scores.narrow(0, table.starts[static_cast<size_t>(i)], table.length(i));
     of_sequence.copy_(sinkhorn(of_sequence));
   }
-  return top_k_ids(scores.slice(0, range.begin, range.end), config_.top_k);
+  return top_k_ids(own.select(scores), config_.top_k);
 }
 
 Routing Router::forward(const at::Tensor& tokens, const at::Tensor& expert_ids,
-                        const ForwardContext& context, TokenRange range) const {
+                        const ForwardContext& context, const TokenRanges& own) const {
   check_shape("router input", tokens, {kAnySize, weight_.size(1)});
   const auto dtype = score_dtype(tokens);
-  const int64_t first_token = context.first_token + range.begin;
   at::Tensor input = tokens.to(dtype);
   if (context.is_training && routing_.input_jitter > 0) {
-    input = input * uniform_rows(RandomStream(seed_, name_ + ".input_jitter"), first_token,
-                                 input.size(0), input.size(1), 1 - routing_.input_jitter,
-                                 1 + routing_.input_jitter, dtype);
+    input = with_jitter(input, context, own);
   }
   Routing routing;
   routing.logits = dense_linear(input, weight_.to(dtype));  // [tokens, num_experts]
@@ -110,10 +133,10 @@ Routing Router::forward(const at::Tensor& tokens, const at::Tensor& expert_ids,
     routing.logits = routing.logits + bias_.to(dtype);
   }
   const at::Tensor logits =
-      context.is_training ? with_noise(routing.logits, first_token) : routing.logits;
+      context.is_training ? with_noise(routing.logits, context, own) : routing.logits;
   at::Tensor ids = expert_ids;
   if (!ids.defined() && context.is_training && routing_.method == RoutingMethod::kSinkhorn) {
-    ids = balanced_ids(logits, context.table, range);
+    ids = balanced_ids(logits, context.table, own);
   }
   const Routes routes = route(logits, expert_bias_, ids, route_options(config_, routing_.method),
                               context.is_training && config_.has_balance_loss());

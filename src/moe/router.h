@@ -1,28 +1,16 @@
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "config/config.h"
+#include "moe/row_ranks.h"
 #include "nn/forward_context.h"
 #include "nn/parameters.h"
 
 namespace switchyard {
-
-// The tokens of a row that one rank of a tensor-parallel group routes.
-struct TokenRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  int64_t size() const { return end - begin; }
-  // Those of them that are not padding; they come first.
-  int64_t num_real(const SequenceTable& table) const {
-    return std::clamp(table.num_real_tokens() - begin, int64_t{0}, size());
-  }
-};
 
 // Where each token goes. Decided once per token and step: recompute and replay reuse `expert_ids`.
 struct Routing {
@@ -62,11 +50,11 @@ class Router {
  public:
   Router(const Scope& scope, const Config& config, const MoeConfig& moe);
 
-  // tokens [tokens, hidden], each rank of dp x cp x tp its own: `range` of the row that `context`
-  // describes. `expert_ids`: the choice of an earlier pass to reuse, or undefined. Collective over
-  // tp when it chooses by sinkhorn.
+  // tokens [tokens, hidden], each rank of dp x cp x tp its own: those of `own` in the row that
+  // `context` describes. `expert_ids`: the choice of an earlier pass to reuse, or undefined.
+  // Collective over cp x tp when it chooses by sinkhorn.
   Routing forward(const at::Tensor& tokens, const at::Tensor& expert_ids,
-                  const ForwardContext& context, TokenRange range) const;
+                  const ForwardContext& context, const TokenRanges& own) const;
 
   // Balancing without an auxiliary loss (Wang et al. 2024, arXiv:2408.15664): raises the selection
   // bias of experts with less than the mean load, lowers the others', by a fixed rate. Once per
@@ -77,13 +65,16 @@ class Router {
 
  private:
   at::ScalarType score_dtype(const at::Tensor& tokens) const;
-  at::Tensor with_noise(const at::Tensor& logits, int64_t first_token) const;
+  at::Tensor with_jitter(const at::Tensor& input, const ForwardContext& context,
+                         const TokenRanges& own) const;
+  at::Tensor with_noise(const at::Tensor& logits, const ForwardContext& context,
+                        const TokenRanges& own) const;
   at::Tensor balanced_ids(const at::Tensor& logits, const SequenceTable& table,
-                          TokenRange range) const;
+                          const TokenRanges& own) const;
 
   MoeConfig config_;
   RoutingConfig routing_;
-  const Group& tensor_group_;
+  RowRanks ranks_;
   uint64_t seed_;
   std::string name_;        // of the layer's router: keys its random numbers
   at::Tensor weight_;       // [num_experts, hidden]

@@ -59,7 +59,7 @@ TEST(SequenceBalanceLoss, IsTheMeanOverSequencesByLength) {
   const ForwardContext context = context_of({5, 3}, 11, 20);
   const double expected =
       (5 * loss_of_sequence(routing, 0, 5) + 3 * loss_of_sequence(routing, 5, 8)) / 20;
-  const at::Tensor loss = sequence_balance_loss(routing, context, {0, 11}, groups->tensor());
+  const at::Tensor loss = sequence_balance_loss(routing, context, {0, 11}, RowRanks(*groups));
   EXPECT_NEAR(loss.item<double>(), expected, 1e-13);
 }
 
@@ -71,7 +71,7 @@ TEST(SequenceBalanceLoss, IsOneWhenBalanced) {
       routing.probabilities +
       1e-9 * at::tensor({1., 1., 0., 0., 0., 0., 1., 1.}, at::kDouble).view({2, 4}).repeat({2, 1});
   const ForwardContext context = context_of({4}, 4, 4);
-  EXPECT_NEAR(sequence_balance_loss(routing, context, {0, 4}, groups->tensor()).item<double>(), 1,
+  EXPECT_NEAR(sequence_balance_loss(routing, context, {0, 4}, RowRanks(*groups)).item<double>(), 1,
               1e-8);
 }
 
@@ -80,7 +80,7 @@ TEST(SequenceBalanceLoss, IsTheRatioOfExpertsToChoicesWhenAllTokensAgree) {
   const at::Tensor logits = at::tensor({50., 49.9, 0., 0.}, at::kDouble).repeat({6, 1});
   const ForwardContext context = context_of({6}, 6, 6);
   EXPECT_NEAR(
-      sequence_balance_loss(routing_of(logits), context, {0, 6}, groups->tensor()).item<double>(),
+      sequence_balance_loss(routing_of(logits), context, {0, 6}, RowRanks(*groups)).item<double>(),
       static_cast<double>(kExperts) / kTopK, 1e-9);
 }
 
@@ -90,7 +90,7 @@ TEST(SequenceBalanceLoss, HasTheGradientOfItsDefinition) {
   const at::Tensor logits = some_logits(7).requires_grad_(true);
   const auto value = [&](const at::Tensor& at_logits) {
     Routing routing = routing_of(at_logits);
-    return sequence_balance_loss(routing, context, {0, 7}, groups->tensor());
+    return sequence_balance_loss(routing, context, {0, 7}, RowRanks(*groups));
   };
   value(logits).backward();
   constexpr double kStep = 1e-6;
@@ -179,7 +179,7 @@ TEST(Balance, CountsNothingInABatchOfPadding) {
   const std::unique_ptr<Groups> groups = Groups::single();
   const Routing routing = routing_of(some_logits(3));
   const ForwardContext context = context_of({}, 3, 8);
-  EXPECT_EQ(sequence_balance_loss(routing, context, {0, 3}, groups->tensor()).item<double>(), 0);
+  EXPECT_EQ(sequence_balance_loss(routing, context, {0, 3}, RowRanks(*groups)).item<double>(), 0);
   EXPECT_EQ(router_z_loss(routing, context, {0, 3}, groups->ledger()).item<double>(), 0);
   EXPECT_EQ(count_tokens_per_expert(routing, context, {0, 3}).sum().item<int64_t>(), 0);
 }

@@ -20,7 +20,7 @@ struct CapacityCase {
 
   KeptCopies kept() const {
     return keep_capacity(routing, config, SequenceTable::from_lengths({4, 3}, 8), {0, 8},
-                         groups->tensor());
+                         RowRanks(*groups));
   }
 
   std::unique_ptr<Groups> groups = Groups::single();

@@ -77,7 +77,7 @@ struct OneSet {
   std::unique_ptr<Groups> groups = Groups::single();
   Routing routing;
   ForwardContext context;
-  TokenRange range{0, kTokens};
+  TokenRanges range{0, kTokens};
 };
 
 TEST(MegatronRouter, HasTheSameBalanceLossesAndGradients) {
@@ -91,7 +91,7 @@ TEST(MegatronRouter, HasTheSameBalanceLossesAndGradients) {
                                     count_step_loads(c.routing, c.context, c.range,
                                                      (*c.groups)[GroupName::kDataContextTensor]),
                                     c.groups->ledger())
-                 : sequence_balance_loss(c.routing, c.context, c.range, c.groups->tensor());
+                 : sequence_balance_loss(c.routing, c.context, c.range, RowRanks(*c.groups));
       EXPECT_NEAR(loss.item<double>(), golden(key).item<double>(), kTolerance) << key;
       loss.backward();
       EXPECT_LE(relative_error(c.logits.grad(), golden("grad." + key)), kTolerance) << key;
@@ -119,7 +119,7 @@ TEST(MegatronRouter, DropsTheSameCopies) {
   routing.expert_ids = routes.expert_ids;
   routing.weights = routes.weights;
   const KeptCopies kept =
-      keep_capacity(routing, {.capacity_factor = 1}, c.context.table, c.range, c.groups->tensor());
+      keep_capacity(routing, {.capacity_factor = 1}, c.context.table, c.range, RowRanks(*c.groups));
   const at::Tensor weights = routing.weights * kept.expert_ids.ge(0);
   EXPECT_LE(relative_error(spread(routing.expert_ids, weights), golden("capacity")), kTolerance);
   EXPECT_EQ(kept.num_dropped, kept.expert_ids.lt(0).sum().item<int64_t>());

@@ -54,9 +54,8 @@ struct RouterCase {
   Routing route(const at::Tensor& rows, const at::Tensor& ids = {}) const {
     return router.forward(rows, ids, context(rows.size(0), false), {0, rows.size(0)});
   }
-  Routing route_in_training(const at::Tensor& rows, TokenRange range) const {
-    return router.forward(rows.slice(0, range.begin, range.end), {}, context(rows.size(0), true),
-                          range);
+  Routing route_in_training(const at::Tensor& rows, const TokenRanges& own) const {
+    return router.forward(own.select(rows), {}, context(rows.size(0), true), own);
   }
   Routing route_in_training() const { return route_in_training(tokens, {0, kTokens}); }
 
