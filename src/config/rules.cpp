@@ -327,12 +327,6 @@ std::string pipeline_stages_hold_the_layers(const Config& config) {
   return wrong_pipeline_layout(config);
 }
 
-std::string no_context_parallelism_yet(const Config& config) {
-  return unless(config.parallel.context_size == 1,
-                "parallel.context_size ({}) must be 1: context parallelism is not built yet",
-                config.parallel.context_size);
-}
-
 std::string recompute_names_modules(const Config& config) {
   const TrainConfig& train = config.train;
   if (train.recompute != Recompute::kModules) {
@@ -435,15 +429,61 @@ std::string expert_ranks_share_experts(const Config& config) {
 }
 
 std::string sequence_parallel_divides_tokens(const Config& config) {
-  if (!config.parallel.sequence_parallel) {
+  const ParallelConfig& parallel = config.parallel;
+  if (!parallel.sequence_parallel) {
     return "";
   }
   const int64_t tokens = config.train.micro_batch_size * config.data.sequence_length;
-  return unless(tokens % config.parallel.tensor_size == 0,
+  if (parallel.context_size == 1) {
+    return unless(tokens % parallel.tensor_size == 0,
+                  "train.micro_batch_size x data.sequence_length ({} x {} = {}) must be a multiple "
+                  "of parallel.tensor_size ({}) for parallel.sequence_parallel",
+                  config.train.micro_batch_size, config.data.sequence_length, tokens,
+                  parallel.tensor_size);
+  }
+  const int64_t ranks = parallel.context_size * parallel.tensor_size;
+  return unless(tokens % ranks == 0,
                 "train.micro_batch_size x data.sequence_length ({} x {} = {}) must be a multiple "
-                "of parallel.tensor_size ({}) for parallel.sequence_parallel",
+                "of parallel.context_size x parallel.tensor_size ({} x {} = {}) for "
+                "parallel.sequence_parallel",
                 config.train.micro_batch_size, config.data.sequence_length, tokens,
-                config.parallel.tensor_size);
+                parallel.context_size, parallel.tensor_size, ranks);
+}
+
+std::string context_ranks_divide_tokens(const Config& config) {
+  const int64_t ranks = config.parallel.context_size;
+  const int64_t tokens = config.train.micro_batch_size * config.data.sequence_length;
+  return unless(ranks == 1 || tokens % (2 * ranks) == 0,
+                "train.micro_batch_size x data.sequence_length ({} x {} = {}) must be a multiple "
+                "of 2 x parallel.context_size (2 x {} = {}): each context rank takes a chunk from "
+                "the front and one from the end",
+                config.train.micro_batch_size, config.data.sequence_length, tokens, ranks,
+                2 * ranks);
+}
+
+// all_to_all gives a context rank some of the heads that its tensor rank has.
+std::string context_ranks_share_heads(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t ranks = parallel.context_size;
+  const int64_t heads = config.model.num_attention_heads / parallel.tensor_size;
+  return unless(
+      ranks == 1 || parallel.context_exchange != ContextExchange::kAllToAll || heads % ranks == 0,
+      "model.num_attention_heads / parallel.tensor_size ({} / {} = {}) must be a "
+      "multiple of parallel.context_size ({}) for parallel.context_exchange all_to_all",
+      config.model.num_attention_heads, parallel.tensor_size, heads, ranks);
+}
+
+std::string context_ranks_share_query_groups(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t ranks = parallel.context_size;
+  const int64_t groups = std::max<int64_t>(1, config.model.query_groups() / parallel.tensor_size);
+  return unless(
+      ranks == 1 || parallel.context_exchange != ContextExchange::kAllToAll ||
+          groups % ranks == 0 || ranks % groups == 0,
+      "the key/value heads of a tensor rank ({} / {} = {}) must be a multiple of "
+      "parallel.context_size ({}), or divide it, for parallel.context_exchange all_to_all: "
+      "model.num_query_groups / parallel.tensor_size, at least 1",
+      config.model.query_groups(), parallel.tensor_size, groups, ranks);
 }
 
 // --- Layout and number of ranks
@@ -599,6 +639,9 @@ std::vector<Idle> idle_settings(const Config& config) {
       {config.parallel.tensor_size == 1,
        {"parallel.sequence_parallel"},
        "parallel.tensor_size is 1"},
+      {config.parallel.context_size == 1,
+       {"parallel.context_exchange"},
+       "parallel.context_size is 1"},
       {optimizer.schedule == LrSchedule::kConstant,
        {"optimizer.min_lr"},
        "optimizer.schedule is constant"},
@@ -803,7 +846,6 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       moe_layers_are_layers(config),
       dense_layers_fit(config),
       pipeline_stages_hold_the_layers(config),
-      no_context_parallelism_yet(config),
       recompute_names_modules(config),
       order_names_every_axis(config),
       tensor_ranks_share_heads(config),
@@ -811,6 +853,9 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       tensor_ranks_share_vocabulary(config),
       tensor_ranks_share_dense_layers(config),
       sequence_parallel_divides_tokens(config),
+      context_ranks_divide_tokens(config),
+      context_ranks_share_heads(config),
+      context_ranks_share_query_groups(config),
       learning_rate_falls(config),
       warm_up_rises(config),
       decay_fits_the_run(config),

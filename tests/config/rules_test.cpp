@@ -307,11 +307,6 @@ TEST(Rules, TheDecayFitsTheRun) {
             Lines{});
 }
 
-TEST(Rules, RefuseWhatIsNotBuiltYet) {
-  EXPECT_EQ(broken_by([](Config& c) { c.parallel.context_size = 2; }),
-            Lines{"parallel.context_size (2) must be 1: context parallelism is not built yet"});
-}
-
 TEST(Rules, PipelineStagesHoldTheLayers) {
   EXPECT_EQ(broken_by([](Config& c) {
               c.model.num_layers = 4;
@@ -443,12 +438,60 @@ TEST(Rules, SequenceParallelDividesTokens) {
             "of parallel.tensor_size (2) for parallel.sequence_parallel"});
 }
 
+TEST(Rules, ContextRanksDivideTokens) {
+  const auto change = [](Config& c) {
+    c.parallel.context_size = 4;
+    c.data.sequence_length = 100;
+  };
+  EXPECT_EQ(broken_by(change),
+            Lines{"train.micro_batch_size x data.sequence_length (1 x 100 = 100) must be a "
+                  "multiple of 2 x parallel.context_size (2 x 4 = 8): each context rank takes a "
+                  "chunk from the front and one from the end"});
+  const auto both = [](Config& c) {
+    c.parallel.context_size = 2;
+    c.parallel.tensor_size = 4;
+    c.parallel.sequence_parallel = true;
+    c.data.sequence_length = 100;
+  };
+  EXPECT_EQ(broken_by(both),
+            Lines{"train.micro_batch_size x data.sequence_length (1 x 100 = 100) must be a "
+                  "multiple of parallel.context_size x parallel.tensor_size (2 x 4 = 8) for "
+                  "parallel.sequence_parallel"});
+}
+
+TEST(Rules, ContextRanksShareHeads) {
+  const auto with = [](int64_t heads, int64_t groups, int64_t tensor, int64_t context) {
+    return [=](Config& c) {
+      c.model.hidden_size = 48;
+      c.model.head_dim = 4;
+      c.model.num_attention_heads = heads;
+      c.model.num_query_groups = groups;
+      c.parallel.tensor_size = tensor;
+      c.parallel.context_size = context;
+      c.parallel.context_exchange = ContextExchange::kAllToAll;
+      c.data.sequence_length = 96;
+    };
+  };
+  EXPECT_EQ(broken_by(with(4, 4, 2, 4)),
+            Lines{"model.num_attention_heads / parallel.tensor_size (4 / 2 = 2) must be a multiple "
+                  "of parallel.context_size (4) for parallel.context_exchange all_to_all"});
+  EXPECT_EQ(broken_by(with(12, 4, 2, 3)),
+            Lines{"the key/value heads of a tensor rank (4 / 2 = 2) must be a multiple of "
+                  "parallel.context_size (3), or divide it, for parallel.context_exchange "
+                  "all_to_all: model.num_query_groups / parallel.tensor_size, at least 1"});
+  EXPECT_EQ(broken_by(with(12, 1, 2, 3)), Lines{});
+  EXPECT_EQ(broken_by(with(12, 12, 2, 3)), Lines{});
+}
+
 TEST(Rules, AreAllReportedAtOnceByAnException) {
   Config config = good();
   config.moe.top_k = 9;
   config.parallel.context_size = 2;
+  config.data.sequence_length = 102;
   EXPECT_EQ(message_of<ConfigError>([&] { check_rules(config, ConfigUse::kTrain); }),
-            "parallel.context_size (2) must be 1: context parallelism is not built yet\n"
+            "train.micro_batch_size x data.sequence_length (1 x 102 = 102) must be a multiple of "
+            "2 x parallel.context_size (2 x 2 = 4): each context rank takes a chunk from the front "
+            "and one from the end\n"
             "moe.top_k (9) must not exceed moe.num_experts (8)");
   EXPECT_NO_THROW(check_rules(good(), ConfigUse::kTrain));
 }

@@ -111,10 +111,11 @@ TEST_F(ConfigCommand, ShowsWhatItPrintsAgain) {
 TEST_F(ConfigCommand, ShowsABrokenConfigurationAndWhatIsWrongWithIt) {
   write("run.yaml", kExample);
   const ProgramResult result =
-      run_program("config show run.yaml moe.top_k=9 parallel.context_size=2");
+      run_program("config show run.yaml moe.top_k=9 parallel.context_size=7");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.output.find("  top_k: 9 "), std::string::npos);
-  EXPECT_NE(result.output.find("error: parallel.context_size (2) must be 1"), std::string::npos);
+  EXPECT_NE(result.output.find("must be a multiple of 2 x parallel.context_size (2 x 7 = 14)"),
+            std::string::npos);
   EXPECT_NE(result.output.find("\nerror: moe.top_k (9) must not exceed"), std::string::npos);
 }
 
