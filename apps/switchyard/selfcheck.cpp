@@ -28,8 +28,10 @@ std::string describe_layout(const ShrunkConfig& shrunk) {
           ? ""
           : fmt::format("pp {}, {} stages; ", parallel.pipeline_size,
                         parallel.pipeline_size * parallel.virtual_pipeline_size);
-  return pipeline + fmt::format("dense layers tp {} x dp {}{}; experts etp {} x ep {} x edp {}",
-                                mesh.size(Axis::kTensor), mesh.size(Axis::kData),
+  const std::string context =
+      parallel.context_size == 1 ? "" : fmt::format(" x cp {}", parallel.context_size);
+  return pipeline + fmt::format("dense layers tp {}{} x dp {}{}; experts etp {} x ep {} x edp {}",
+                                mesh.size(Axis::kTensor), context, mesh.size(Axis::kData),
                                 parallel.sequence_parallel ? ", sequence parallel" : "",
                                 mesh.size(Axis::kExpertTensor), mesh.size(Axis::kExpert),
                                 mesh.size(Axis::kExpertData));

@@ -37,6 +37,7 @@ LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
     : config_(config),
       pipeline_(parameters.groups()[GroupName::kPipeline]),
       tensor_group_(parameters.groups().tensor()),
+      num_context_ranks_(parameters.groups()[GroupName::kContext].size()),
       dtype_(parameters.dtypes().compute),
       ledger_(parameters.groups().ledger()),
       stages_(stages_over(pipeline_, config)),
@@ -168,8 +169,14 @@ std::vector<LanguageModel::LayerRange> LanguageModel::recomputed_together(
   return ranges;
 }
 
+void LanguageModel::check_shares(const SequenceTable& table) const {
+  check<ShapeError>(table.num_shares == num_context_ranks_,
+                    "a batch divided into {} shares does not fit {} context-parallel ranks",
+                    table.num_shares, num_context_ranks_);
+}
+
 std::vector<int64_t> LanguageModel::hidden_shape(const TokenBatch& batch) const {
-  const int64_t num_tokens = batch.table.num_tokens;
+  const int64_t num_tokens = batch.table.held.size();
   const bool is_cut = config_.parallel.sequence_parallel;
   const int64_t tokens_here =
       is_cut ? shard_range(num_tokens, tensor_group_.size(), tensor_group_.rank()).size()
@@ -186,7 +193,8 @@ ModelOutput LanguageModel::forward(const TokenBatch& batch, const Denominators& 
 ModelOutput LanguageModel::forward_stage(int64_t stage, const at::Tensor& input,
                                          const TokenBatch& batch, const Denominators& denominators,
                                          const RoutingMemos& memos) const {
-  const int64_t num_tokens = batch.table.num_tokens;
+  const int64_t num_tokens = batch.table.held.size();
+  check_shares(batch.table);
   check_shape("tokens", batch.tokens, {num_tokens});
   check_shape("labels", batch.labels, {num_tokens});
   check_shape("loss weights", batch.weights, {num_tokens});
@@ -284,7 +292,7 @@ at::Tensor LanguageModel::logits(const TokenBatch& batch) const {
   check_is_whole();
   const at::NoGradGuard no_grad;
   const ForwardContext context = context_for(batch.table, {}, 1);
-  Placed hidden = embedding_->forward(batch.tokens, residual_placement(batch.table.num_tokens));
+  Placed hidden = embedding_->forward(batch.tokens, residual_placement(batch.table.held.size()));
   for (const auto& layer : layers_) {
     hidden = layer->forward(hidden, context, std::make_shared<RoutingMemo>()).hidden;
   }

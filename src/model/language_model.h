@@ -58,7 +58,9 @@ class LanguageModel {
 
   // While gradients are recorded this is training: router noise, capacity and auxiliary terms exist
   // in training only. Collective as its layers are, in training also over dp. `memos` replays
-  // expert ids that are set, and receives the others. For a model that is not over pipeline ranks.
+  // expert ids that are set, and receives the others. `batch` is this rank's share among the ranks
+  // of cp, which all make this call (TokenBatch::share); another is refused with a ShapeError. For
+  // a model that is not over pipeline ranks.
   ModelOutput forward(const TokenBatch& batch, const Denominators& denominators,
                       const RoutingMemos& memos) const;
   ModelOutput forward(const TokenBatch& batch, const Denominators& denominators) const {
@@ -101,6 +103,7 @@ class LanguageModel {
   void add_language_loss(const Placed& hidden, const TokenBatch& batch,
                          const Denominators& denominators, ModelOutput& output) const;
   Placement residual_placement(int64_t num_tokens) const;
+  void check_shares(const SequenceTable& table) const;
   // `first_positions`: of each sequence; empty for zeros.
   ForwardContext context_for(const SequenceTable& table,
                              const std::vector<int64_t>& first_positions,
@@ -126,6 +129,7 @@ class LanguageModel {
   Config config_;
   const Group& pipeline_;
   const Group& tensor_group_;
+  int64_t num_context_ranks_;
   at::ScalarType dtype_;
   Ledger& ledger_;
   std::vector<StageLayers> stages_;   // of all ranks

@@ -93,14 +93,24 @@ TokenBatch merged_micro_batches(const LayoutRun& run, int64_t step, const ShardR
 
 // A balance loss over accumulation steps depends on their number, which is then two in every
 // layout: one for the global batch, one for another one.
-std::vector<TokenBatch> own_batches(const LayoutRun& run, int64_t step, const Group& data) {
-  const ShardRange own = shard_range(run.num_micro_batches, data.size(), data.rank());
+std::vector<TokenBatch> batches_of(const LayoutRun& run, int64_t step, const ShardRange& own) {
   const MoeConfig& moe = run.config.moe;
   if (moe.step_aux_loss_coeff == 0 && moe.global_aux_loss_coeff == 0) {
     return micro_batches(run, step, own);
   }
   return {merged_micro_batches(run, step, own),
           merged_micro_batches(run, step + kLayoutRunSteps, own)};
+}
+
+std::vector<TokenBatch> own_batches(const LayoutRun& run, int64_t step, const Groups& groups) {
+  const Group& data = groups[GroupName::kData];
+  const Group& context = groups[GroupName::kContext];
+  std::vector<TokenBatch> batches =
+      batches_of(run, step, shard_range(run.num_micro_batches, data.size(), data.rank()));
+  for (TokenBatch& batch : batches) {
+    batch = batch.share(context.size(), context.rank());
+  }
+  return batches;
 }
 
 void add_outcome(const StepOutcome& outcome, int64_t step, LogicalTensors& result) {
@@ -150,7 +160,7 @@ void run_rank(const LayoutRun& run, const Groups& groups, LogicalTensors& result
   randomize_constant_parameters(parameters);
   AdamW optimizer(parameters, config.optimizer);
   for (int64_t step = 0; step < kLayoutRunSteps; ++step) {
-    const auto batches = own_batches(run, step, groups[GroupName::kDataContext]);
+    const auto batches = own_batches(run, step, groups);
     if (step == 0) {
       const StepOutcome first = compute_gradients(model, parameters, batches);
       result.add_gradients(parameters);

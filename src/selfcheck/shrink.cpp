@@ -180,15 +180,24 @@ void shrink_layers(Config& config, int64_t fewest) {
 
 // --- Widths
 
+// Ranks that each take some of the heads.
+int64_t ranks_of_heads(const ParallelConfig& parallel) {
+  return parallel.context_exchange == ContextExchange::kAllToAll
+             ? parallel.tensor_size * parallel.context_size
+             : parallel.tensor_size;
+}
+
 void shrink_heads(const Config& before, Config& config) {
   ModelConfig& model = config.model;
-  const int64_t ranks = config.parallel.tensor_size;
+  const int64_t ranks = ranks_of_heads(config.parallel);
   const bool has_groups = model.num_query_groups > 0;
   const int64_t groups = model.query_groups();
   const bool is_shared = model.num_attention_heads > groups;  // a key head serves several
-  const bool is_replicated = groups % before.parallel.tensor_size != 0;  // ranks share a key head
-  const int64_t new_groups = is_replicated ? 1 : std::min(groups, 2 * ranks);
-  const int64_t per_group = is_replicated ? ranks : (is_shared ? 2 : 1);
+  const bool is_replicated = groups % ranks_of_heads(before.parallel) != 0;  // ranks share one
+  const bool is_cut_by_tensor = groups % before.parallel.tensor_size == 0;
+  const int64_t fewest_groups = is_cut_by_tensor ? config.parallel.tensor_size : 1;
+  const int64_t new_groups = is_replicated ? fewest_groups : std::min(groups, 2 * ranks);
+  const int64_t per_group = is_replicated ? ranks / fewest_groups : (is_shared ? 2 : 1);
   if (model.head_dim == 0) {
     model.head_dim = model.head_size();
   }
@@ -291,7 +300,7 @@ void shorten(Config& config) {
   if (config.rope.type == RopeType::kDynamic) {
     config.model.max_position = std::min(config.model.max_position, kMaxPosition);
   }
-  config.data.sequence_length = 8 * config.parallel.tensor_size;
+  config.data.sequence_length = 8 * config.parallel.tensor_size * config.parallel.context_size;
 }
 
 void compute_exactly(Config& config) {

@@ -13,7 +13,8 @@ constexpr Site kTotals{"eval.totals", Purpose::kStatistics};
 
 EvalOutcome evaluate(const LanguageModel& model, const EvaluationData& data,
                      int64_t micro_batch_size, int64_t max_sequences, const Groups& groups) {
-  const Group& data_group = groups[GroupName::kDataContext];
+  const Group& data_group = groups[GroupName::kData];
+  const Group& context_group = groups[GroupName::kContext];
   const int64_t all = data.num_sequences();
   const int64_t end = max_sequences > 0 ? std::min(all, max_sequences) : all;
   const int64_t stride = micro_batch_size * data_group.size();
@@ -22,11 +23,13 @@ EvalOutcome evaluate(const LanguageModel& model, const EvaluationData& data,
   for (int64_t start = 0; start < end; start += stride) {
     const int64_t first = start + micro_batch_size * data_group.rank();
     const int64_t count = std::clamp(end - first, int64_t{0}, micro_batch_size);
-    batches.push_back(count > 0 ? data.batch(first, count) : data.batch(all, micro_batch_size));
+    const TokenBatch batch =
+        count > 0 ? data.batch(first, count) : data.batch(all, micro_batch_size);
+    batches.push_back(batch.share(context_group.size(), context_group.rank()));
   }
   const EvalOutcome outcome = evaluate_batches(model, batches);
   const at::Tensor totals = at::tensor({outcome.loss_sum, outcome.loss_weight}, at::kDouble);
-  data_group.all_reduce(totals, kTotals);
+  groups[GroupName::kDataContext].all_reduce(totals, kTotals);
   return {totals[0].item<double>(), totals[1].item<double>()};
 }
 

@@ -149,7 +149,7 @@ Denominators count_batch(const std::vector<TokenBatch>& micro_batches, const Gro
   auto* total = totals.mutable_data_ptr<double>();
   for (const TokenBatch& batch : micro_batches) {
     total[0] += batch.weights.sum(at::kDouble).item<double>();
-    total[1] += static_cast<double>(batch.table.num_real_tokens());
+    total[1] += static_cast<double>(batch.table.num_real(batch.table.held));
   }
   groups[GroupName::kDataContext].all_reduce(totals, kBatchTotals);
   return {total[0], total[1]};

@@ -50,8 +50,14 @@ std::string host_name() {
 
 std::string describe_layout(const Config& config, int64_t world_size) {
   const ParallelConfig& parallel = config.parallel;
-  return fmt::format("world {}: tp {} pp {} ep {} etp {}{}", world_size, parallel.tensor_size,
-                     parallel.pipeline_size, parallel.expert_size, parallel.expert_tensor_size,
+  const std::string context =
+      parallel.context_size > 1
+          ? fmt::format(" cp {} {}", parallel.context_size,
+                        word_of(kContextExchangeWords, parallel.context_exchange))
+          : "";
+  return fmt::format("world {}: tp {}{} pp {} ep {} etp {}{}", world_size, parallel.tensor_size,
+                     context, parallel.pipeline_size, parallel.expert_size,
+                     parallel.expert_tensor_size,
                      parallel.sequence_parallel ? " sequence parallel" : "");
 }
 
@@ -363,13 +369,15 @@ void TrainingRun::fix_total_steps(double step_s) {
 }
 
 std::vector<TokenBatch> TrainingRun::next_batches() {
-  // The global batch is cut first into accumulation steps, then over dp.
+  // The global batch is cut first into accumulation steps, then over dp, then each row over cp.
   const Group& data_group = groups_[GroupName::kData];
+  const Group& context_group = groups_[GroupName::kContext];
   const int64_t micro = config_.train.micro_batch_size;
   const int64_t per_step = micro * data_group.size();
   std::vector<TokenBatch> batches;
   for (int64_t start = 0; start < config_.train.global_batch_size; start += per_step) {
-    batches.push_back(data_->batch(samples_consumed_ + start + micro * data_group.rank(), micro));
+    const int64_t first = samples_consumed_ + start + micro * data_group.rank();
+    batches.push_back(data_->batch(first, micro).share(context_group.size(), context_group.rank()));
   }
   return batches;
 }

@@ -61,8 +61,41 @@ const std::vector<Layout>& layouts() {
        .expert = 2,
        .sequence_parallel = true,
        .pipeline = 2},
+      {.name = "cp2", .world_size = 2, .context = 2},
+      {.name = "cp2_gather",
+       .world_size = 2,
+       .context = 2,
+       .exchange = ContextExchange::kAllGather},
+      {.name = "cp4_heads",  // more ranks than key/value heads
+       .world_size = 4,
+       .expert = 2,
+       .context = 4,
+       .exchange = ContextExchange::kAllToAll},
+      {.name = "cp3", .world_size = 3, .context = 3},
+      {.name = "tp2_sp_cp2_ep2",
+       .world_size = 4,
+       .tensor = 2,
+       .expert = 2,
+       .sequence_parallel = true,
+       .context = 2},
+      {.name = "tp2_cp2_heads_dp2",
+       .world_size = 8,
+       .tensor = 2,
+       .context = 2,
+       .exchange = ContextExchange::kAllToAll},
+      {.name = "cp2_gather_etp2_dp2",
+       .world_size = 4,
+       .expert_tensor = 2,
+       .context = 2,
+       .exchange = ContextExchange::kAllGather},
+      {.name = "pp2_cp2_ep2", .world_size = 4, .expert = 2, .pipeline = 2, .context = 2},
   };
   return all;
+}
+
+const Layout& layout_named(const std::string& name) {
+  return *std::find_if(layouts().begin(), layouts().end(),
+                       [&](const Layout& layout) { return name == layout.name; });
 }
 
 struct Variant {
@@ -184,8 +217,9 @@ TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
     const Variant& variant = variants()[chosen];
     LogicalTensors expected;
     run_model(variant.config, {.name = "one"}, expected);
-    for (const size_t index : {size_t{1}, size_t{7}, size_t{9}, size_t{10}, size_t{16}}) {
-      const Layout& layout = layouts()[index];
+    for (const char* name : {"tp2_sp", "ep2_etp2", "tp2_ep2_dp2", "tp2_sp_ep2_dp2", "pp2_vpp2",
+                             "cp2_gather_etp2_dp2", "tp2_sp_cp2_ep2", "cp4_heads", "cp3"}) {
+      const Layout& layout = layout_named(name);
       LogicalTensors whole;
       const LayoutRunSites recorded = run_model(variant.config, layout, whole);
       ASSERT_TRUE(differences(expected, whole, kTolerance).empty());

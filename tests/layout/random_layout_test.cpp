@@ -81,6 +81,11 @@ std::string draw_pipeline_layout(Draws& draws, const Config& config) {
 void draw_layout(Draws& draws, LayoutRun& run) {
   ParallelConfig& parallel = run.config.parallel;
   parallel.tensor_size = draws.number("tp", {1, 1, 2, 2, 4});
+  parallel.context_size = draws.number("cp", {1, 1, 2, 2, 3, 4});
+  parallel.context_exchange =
+      draws.of<ContextExchange>("exchange", {{ContextExchange::kRing, "ring"},
+                                             {ContextExchange::kAllGather, "all_gather"},
+                                             {ContextExchange::kAllToAll, "all_to_all"}});
   parallel.expert_size = draws.number("ep", {1, 2, 2, 4});
   parallel.expert_tensor_size = draws.number("etp", {1, 1, 2});
   parallel.pipeline_size = draws.number("pp", {1, 1, 2, 2, 3});
@@ -94,11 +99,11 @@ void draw_layout(Draws& draws, LayoutRun& run) {
                                                    {"tp-cp-ep-pp-dp", "tp-cp-ep-pp-dp"}});
   parallel.data_sharding = draws.of<DataSharding>(
       "sharding", {{DataSharding::kNone, "none"}, {DataSharding::kOptimizer, "optimizer"}});
-  const int64_t fewest =
-      parallel.pipeline_size *
-      std::lcm(parallel.tensor_size, parallel.expert_size * parallel.expert_tensor_size);
+  const int64_t dense_ranks = parallel.tensor_size * parallel.context_size;
+  const int64_t fewest = parallel.pipeline_size *
+                         std::lcm(dense_ranks, parallel.expert_size * parallel.expert_tensor_size);
   run.num_ranks = fewest * draws.number("times", {1, 2, 3, 4});
-  run.num_micro_batches = run.num_ranks / (parallel.tensor_size * parallel.pipeline_size) *
+  run.num_micro_batches = run.num_ranks / (dense_ranks * parallel.pipeline_size) *
                           draws.number("micro-batches per rank", {1, 2, 3, 5});
 }
 
@@ -169,7 +174,7 @@ bool is_allowed(const LayoutRun& run) {
   Config config = run.config;
   config.train.micro_batch_size = 1;
   config.train.global_batch_size = run.num_micro_batches;
-  config.data.sequence_length = 8;  // sequence parallelism wants a multiple of tp
+  config.data.sequence_length = 96;  // a multiple of every 2 x cp and cp x tp
   return run.num_ranks > 1 && run.num_ranks <= kMostRanks &&
          broken_rules(config, ConfigUse::kDescribe).empty() &&
          broken_rules_of_world(config, run.num_ranks).empty();

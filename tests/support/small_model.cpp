@@ -38,6 +38,8 @@ Config Layout::apply(Config config) const {
   config.parallel.pipeline_size = pipeline;
   config.parallel.virtual_pipeline_size = virtual_pipeline;
   config.parallel.pipeline_layout = pipeline_layout;
+  config.parallel.context_size = context;
+  config.parallel.context_exchange = exchange;
   return config;
 }
 

@@ -21,6 +21,8 @@ struct Layout {
   int64_t pipeline = 1;
   int64_t virtual_pipeline = 1;
   const char* pipeline_layout = "";
+  int64_t context = 1;
+  ContextExchange exchange = ContextExchange::kRing;
 
   MeshShape mesh() const;
   Config apply(Config config) const;  // with the parallel section of this layout

@@ -58,7 +58,13 @@ TEST_F(Evaluate, TakesEveryLabelOnceHoweverTheDataIsCut) {
                                        {.name = "dp4", .world_size = 4},
                                        {.name = "ep2_dp4", .world_size = 4, .expert = 2},
                                        {.name = "tp2", .world_size = 2, .tensor = 2},
-                                       {.name = "pp2_dp2", .world_size = 4, .pipeline = 2}};
+                                       {.name = "pp2_dp2", .world_size = 4, .pipeline = 2},
+                                       {.name = "cp2", .world_size = 2, .context = 2},
+                                       {.name = "cp2_gather_ep2_dp2",
+                                        .world_size = 4,
+                                        .expert = 2,
+                                        .context = 2,
+                                        .exchange = ContextExchange::kAllGather}};
   for (const Layout& layout : layouts) {
     for (const int64_t micro_batch_size : {1, 2, 3}) {
       const EvalOutcome cut = run(layout, micro_batch_size, 0);
