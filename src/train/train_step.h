@@ -40,8 +40,8 @@ Denominators count_batch(const std::vector<TokenBatch>& micro_batches, const Gro
 
 // Forward and backward of all micro-batches, leaving the reduced gradient of the objective in
 // `parameters`; outcome without grad_norm. The gradient is the same however the global batch is cut
-// into micro-batches and ranks. `micro_batches`: this rank's; every rank has as many. Collective
-// over the world.
+// into micro-batches and ranks. `micro_batches`: this rank's, of each row its share among the ranks
+// of cp (TokenBatch::share); every rank has as many. Collective over the world.
 StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
                               const std::vector<TokenBatch>& micro_batches);
 

@@ -111,6 +111,31 @@ TEST(Shrink, SharesAKeyHeadAmongTensorRanksWhereTheModelDoes) {
   EXPECT_EQ(small.model.num_attention_heads, 2);
 }
 
+TEST(Shrink, LeavesContextRanksTheHeadsThatTheyExchange) {
+  struct Case {
+    int64_t groups;
+    int64_t expected_groups;
+    int64_t expected_heads;
+  };
+  // Of 4 tensor ranks x 3 context ranks: cut by both; cut by tensor ranks and copied to context
+  // ranks; copied to all.
+  for (const Case& one : {Case{24, 12, 24}, {4, 2, 6}, {2, 1, 6}}) {
+    Config config = large_config();
+    config.model.num_attention_heads = 48;
+    config.model.num_query_groups = one.groups;
+    config.parallel.context_size = 3;
+    config.parallel.context_exchange = ContextExchange::kAllToAll;
+    config.data.sequence_length = 4800;
+    config.parallel.expert_size = 1;
+    const ShrunkConfig shrunk = shrink(config);
+    EXPECT_EQ(shrunk.config.parallel.context_size, 3);
+    EXPECT_EQ(shrunk.config.parallel.context_exchange, ContextExchange::kAllToAll);
+    EXPECT_EQ(shrunk.config.model.query_groups(), one.expected_groups);
+    EXPECT_EQ(shrunk.config.model.num_attention_heads, one.expected_heads);
+    EXPECT_EQ(shrunk.num_ranks, 6);
+  }
+}
+
 TEST(Shrink, RunsADataParallelPairWhereNoAxisIsSet) {
   EXPECT_EQ(shrink(small_config()).num_ranks, 2);
 }
