@@ -126,8 +126,10 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
 at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const ForwardContext& context) const {
   const AttentionOptions options{.scale = {}, .window = window_};
-  const auto core = [table = context.table, options](const std::vector<at::Tensor>& inputs) {
-    return attention(inputs[0], inputs[1], inputs[2], table, options).out;
+  const auto core = [exchange = context_attention_.get(), table = context.table,
+                     options](const std::vector<at::Tensor>& inputs) {
+    return table.num_shares > 1 ? exchange->forward(inputs[0], inputs[1], inputs[2], table, options)
+                                : attention(inputs[0], inputs[1], inputs[2], table, options).out;
   };
   return recomputes_core_ ? recompute_with_output(core, {q, k, v}) : core({q, k, v});
 }
@@ -165,8 +167,6 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
           attention_with_cache(q.narrow(0, start, length), keys, values, first_position, options));
     }
     attended = parts_attended.size() == 1 ? parts_attended[0] : at::cat(parts_attended);
-  } else if (context.table.num_shares > 1) {
-    attended = context_attention_->forward(q, k, v, context.table, options);
   } else {
     attended = attend(q, k, v, context);
   }

@@ -20,7 +20,11 @@ class GatheredAttention : public ContextAttention {
     const int64_t kv_heads = k.size(1);
     std::vector<at::Tensor> parts;
     int64_t place = 0;
-    for (const TokenRange& queries : table.held.ranges()) {
+    std::vector<TokenRange> ranges = table.held.ranges();
+    if (ranges.empty()) {
+      ranges.push_back({});  // a rank without tokens takes part in the backward exchange too
+    }
+    for (const TokenRange& queries : ranges) {
       // No query sees a key after the last of them.
       const TokenRange keys{0, queries.end};
       const at::Tensor seen = row.narrow(0, keys.begin, keys.size());
@@ -31,8 +35,7 @@ class GatheredAttention : public ContextAttention {
               .out);
       place += queries.size();
     }
-    // A rank without tokens takes part in the backward exchange all the same.
-    return parts.empty() ? q + row.sum() * 0 : at::cat(parts);
+    return at::cat(parts);
   }
 
  private:
