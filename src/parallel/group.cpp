@@ -384,7 +384,16 @@ PendingCollective Group::start_shift(const at::Tensor& rows, at::Tensor received
   const auto after = [&](int64_t steps) { return static_cast<size_t>((rank() + steps) % size()); };
   sends[after(1)] = rows;
   receives[after(size() - 1)] = received;
-  const auto call = begin("shift", site, 1);
+  std::vector<int64_t> send_counts(members_.ranks.size());
+  std::vector<int64_t> receive_counts(members_.ranks.size());
+  send_counts[after(1)] = rows.size(0);
+  receive_counts[after(size() - 1)] = received.size(0);
+  const auto call = begin("shift", site, 1,
+                          {.dtype = rows.scalar_type(),
+                           .sizes = with_size(rows, 0, -1),
+                           .detail = {},
+                           .sends = send_counts,
+                           .receives = receive_counts});
   std::shared_ptr<Call::Exchange> exchange;
   call->timed([&] { exchange = call->start(sends, receives); });
   return PendingCollective([=] {
