@@ -47,7 +47,9 @@ def train(options, modules, overrides=()):
         settings.append("train.recompute=full")
     elif modules:
         settings += ["train.recompute=modules", f"train.recompute_modules=[{','.join(modules)}]"]
-    process = subprocess.Popen([options.switchyard, "train", str(config), *settings],
+    # glibc gives freed blocks of this size back at once: what is resident is then what is in use.
+    environment = dict(os.environ, MALLOC_MMAP_THRESHOLD_="500000")
+    process = subprocess.Popen([options.switchyard, "train", str(config), *settings], env=environment,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status != 0:

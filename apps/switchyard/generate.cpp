@@ -91,6 +91,7 @@ ExitCode generate_text(const Options& options) {
   const LoadedModel loaded = load_model(options.model, *groups, load);
   const std::unique_ptr<Tokenizer> tokenizer = loaded.make_tokenizer(options.tokenizer);
   SamplingOptions sampling = options.sampling;
+  sampling.end_ids = end_ids_of(loaded.source);
   sampling.context_length = loaded.config.data.sequence_length;
   // Dynamic rotary positions depend on the longest sequence that is computed.
   const bool is_alone = loaded.config.rope.type == RopeType::kDynamic;

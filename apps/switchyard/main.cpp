@@ -60,7 +60,7 @@ ExitCode run_command(const Command& command) {
 }
 
 ExitCode run_program(int num_words, const char* const* words) {
-  CLI::App program("Trains, converts and plans Mixture-of-Experts language models.", "switchyard");
+  CLI::App program("Trains and converts Mixture-of-Experts language models.", "switchyard");
   program.set_version_flag("--version", "switchyard " SWITCHYARD_VERSION);
   program.require_subcommand(1);
   program.footer(

@@ -655,6 +655,7 @@ std::vector<Idle> idle_settings(const Config& config) {
       {config.data.documents == Documents::kPacked,
        {"data.mask_end_of_document"},
        "data.documents is packed: no document foretells the next"},
+      {config.train.steps > 0, {"train.minutes"}, "train.steps says when the run ends"},
       {config.train.recompute != Recompute::kModules,
        {"train.recompute_modules"},
        "train.recompute is not modules"},

@@ -1,6 +1,7 @@
 #include "hub/export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/ranges.h>
@@ -85,6 +86,23 @@ class TensorSource {
     return found == index_.tensors.end() ? std::nullopt : std::optional(found->second.dtype);
   }
 
+  // Throws ConfigError for a finite value that is too large for the dtype.
+  at::Tensor read_rounded(const HfTensor& tensor) {
+    at::Tensor values = read(tensor);
+    if (tensor.dtype == at::kHalf && stored_dtype(tensor) != at::kHalf &&
+        at::isinf(values).any().item<bool>()) {
+      HfTensor exact = tensor;
+      exact.dtype = *stored_dtype(tensor);
+      const at::Tensor largest = read(exact).abs().max().to(at::kDouble);
+      check<ConfigError>(std::isinf(largest.item<double>()),
+                         "{}: its largest value, {:.6g}, does not fit into fp16, which ends at "
+                         "65504: export as bf16 or fp32 (--dtype)",
+                         tensor.name, largest.item<double>());
+    }
+    return values;
+  }
+
+ private:
   at::Tensor read(const HfTensor& tensor) {
     TensorPart part = part_of(tensor);
     part.values = at::empty(part_shape_, tensor.dtype);
@@ -92,7 +110,6 @@ class TensorSource {
     return part.values.view(tensor.shape);
   }
 
- private:
   TensorPart part_of(const HfTensor& tensor) const {
     if (tensor.dropped == DroppedTensor::Reason::kRotaryFrequencies) {
       part_shape_ = tensor.shape;
@@ -191,13 +208,6 @@ std::filesystem::path checkpoint_in(const std::filesystem::path& path) {
   return *latest;
 }
 
-void check_folder_is_free(const std::filesystem::path& folder) {
-  const bool is_free = !std::filesystem::exists(folder) ||
-                       (std::filesystem::is_directory(folder) && std::filesystem::is_empty(folder));
-  check<FileError>(is_free, "{} is there already: choose another folder, or remove it first",
-                   folder.string());
-}
-
 // Removes what was begun, unless it took its place.
 struct RemovedUnlessRenamed {
   std::filesystem::path path;
@@ -256,7 +266,7 @@ ExportReport export_model(const std::filesystem::path& checkpoint,
       report(progress);
       result.is_rounded =
           result.is_rounded || !holds_every_value_of(tensor.dtype, *source.stored_dtype(tensor));
-      writer.write(source.read(tensor));
+      writer.write(source.read_rounded(tensor));
       ++progress.tensors_done;
       progress.bytes_done += bytes_of(tensor);
     }

@@ -37,6 +37,10 @@ const ModelFamily& find_family(HfConfig& config) {
     const bool is_named = architectures.empty() ? family.model_type == model_type
                                                 : family.architecture == architectures.front();
     if (is_named) {
+      check<ConfigError>(model_type.empty() || model_type == family.model_type,
+                         "{}: model_type is \"{}\", architecture {} has \"{}\": one of them is "
+                         "wrong, and transformers goes by model_type",
+                         config.source(), model_type, family.architecture, family.model_type);
       return family;
     }
     known.push_back(family.architecture);

@@ -163,6 +163,14 @@ std::string logical(const std::string& name) {
 
 }  // namespace
 
+// Fields that transformers reads without a default.
+bool is_needed(const std::string& field, const std::string& type) {
+  if (field == "low_freq_factor" || field == "high_freq_factor") {
+    return type == "llama3";
+  }
+  return field == "factor" && (type == "linear" || type == "dynamic" || type == "llama3");
+}
+
 void read_rope(HfConfig& fields, SettingValues& settings, double standard_base) {
   const Json* found = fields.find("rope_parameters");
   const Json* scaling = fields.find("rope_scaling");
@@ -177,7 +185,10 @@ void read_rope(HfConfig& fields, SettingValues& settings, double standard_base) 
   const auto base = rope_value(fields, parameters, "rope_theta");
   set(settings, "rope.base", base.is_null() ? print_value(standard_base) : base.dump());
   const auto partial = rope_value(fields, parameters, "partial_rotary_factor");
-  set(settings, "rope.partial_factor", partial.is_null() ? "1" : partial.dump());
+  check<ConfigError>(partial.is_null() || partial == 1,
+                     "{}: partial_rotary_factor is {}: transformers' classes of these families "
+                     "rotate whole heads and do not follow it; remove it, or set it to 1",
+                     fields.source(), partial.dump());
   for (const RopeField& rope : kRopeFields) {
     const std::string field(rope.field);
     const Json value = field == "original_max_position_embeddings"
@@ -187,6 +198,9 @@ void read_rope(HfConfig& fields, SettingValues& settings, double standard_base) 
     if (!belongs_to(field, type)) {
       continue;
     }
+    check<ConfigError>(!value.is_null() || !is_needed(field, type),
+                       "{}: rope_parameters has no {}, which type \"{}\" needs", fields.source(),
+                       field, type);
     std::string text = value.is_null() ? std::string(rope.standard) : value.dump();
     if (value.is_null() && field == "original_max_position_embeddings") {
       text = settings.at("model.max_position").items.front();
@@ -211,9 +225,6 @@ void write_rope(const Config& config, Json& fields) {
   const RopeConfig& rope = config.rope;
   const std::string type(word_of(kRopeTypeWords, rope.type));
   Json parameters = {{"rope_type", type}, {"rope_theta", rope.base}};
-  if (rope.partial_factor != 1.0) {
-    parameters["partial_rotary_factor"] = rope.partial_factor;
-  }
   if (type != "default") {
     parameters["factor"] = rope.factor;
   }

@@ -49,6 +49,7 @@ CheckpointRecord record_of(const HfModel& model) {
 
 void import_model(const HfModel& model, const std::filesystem::path& checkpoint,
                   const ReportProgress& report) {
+  check_folder_is_free(checkpoint);
   std::map<std::string, const IndexEntry*> entries;
   for (const FileIndex& file : model.index.files) {
     for (const IndexEntry& entry : file.entries) {

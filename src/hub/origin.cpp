@@ -108,6 +108,13 @@ Origin origin_from_scratch(const Config& config, const std::string& model_type,
   return origin;
 }
 
+void check_folder_is_free(const std::filesystem::path& folder) {
+  const bool is_free = !std::filesystem::exists(folder) ||
+                       (std::filesystem::is_directory(folder) && std::filesystem::is_empty(folder));
+  check<FileError>(is_free, "{} is there already: choose another folder, or remove it first",
+                   folder.string());
+}
+
 std::vector<std::filesystem::path> carried_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

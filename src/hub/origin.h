@@ -35,6 +35,9 @@ Origin origin_from_scratch(const Config& config, const std::string& model_type,
 // "origin.model.layers.0.self_attn.rotary_emb.inv_freq". No model has them.
 constexpr char kOriginPrefix[] = "origin.";
 
+// Throws FileError when a conversion would write into what is there.
+void check_folder_is_free(const std::filesystem::path& folder);
+
 // Files of a Hugging Face directory that go with the model unchanged: all but config.json, weights
 // and folders.
 std::vector<std::filesystem::path> carried_files(const std::filesystem::path& folder);

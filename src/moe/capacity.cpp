@@ -44,8 +44,10 @@ void drop_copies(std::vector<int64_t>& copies, int64_t capacity, CapacityDrop dr
 }  // namespace
 
 int64_t expert_capacity(int64_t length, int64_t top_k, int64_t num_experts, double factor) {
-  return static_cast<int64_t>(
-      std::ceil(static_cast<double>(length * top_k) / static_cast<double>(num_experts) * factor));
+  const double share =
+      static_cast<double>(length * top_k) / static_cast<double>(num_experts) * factor;
+  // A token chooses an expert once: no expert can get more copies than there are tokens.
+  return static_cast<int64_t>(std::min(std::ceil(share), static_cast<double>(length)));
 }
 
 KeptCopies keep_capacity(const Routing& routing, const RoutingConfig& config,

@@ -53,6 +53,11 @@ int64_t sample_token(const at::Tensor& logits, int64_t vocab_size, const Samplin
 
 namespace {
 
+bool ends_text(int64_t id, const Tokenizer& tokenizer, const SamplingOptions& options) {
+  return id == tokenizer.end_of_document() ||
+         std::find(options.end_ids.begin(), options.end_ids.end(), id) != options.end_ids.end();
+}
+
 // Shows the text of tokens that follow a prompt, as it becomes certain.
 class Continuation {
  public:
@@ -163,7 +168,7 @@ std::vector<Generated> generate(const LanguageModel& model, const Tokenizer& tok
       const auto id =
           static_cast<int32_t>(sample_token(logits[static_cast<int64_t>(place)],
                                             tokenizer.vocab_size(), options, std::ssize(text.ids)));
-      if (id == tokenizer.end_of_document() && !options.ignore_end) {
+      if (!options.ignore_end && ends_text(id, tokenizer, options)) {
         result.is_ended = true;
         text.continuation->finish();
         texts.erase(texts.begin() + static_cast<int64_t>(place));

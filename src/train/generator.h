@@ -16,7 +16,9 @@ struct SamplingOptions {
   int64_t top_k = 0;         // only the k likeliest tokens; 0: all
   double top_p = 1.0;        // the likeliest tokens that together reach this probability
   uint64_t seed = 1;
-  bool ignore_end = false;  // go on after an end of document
+  // Ids that end a text, besides the tokenizer's end of document.
+  std::vector<int64_t> end_ids = {};
+  bool ignore_end = false;  // go on after them
   // Longest sequence the model was trained on, 0 for no limit. Positions beyond it mean nothing to
   // a model, so a longer text is continued from its last half of that length.
   int64_t context_length = 0;

@@ -1,6 +1,13 @@
 #include "train/model_source.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
+#include "base/files.h"
 #include "config/settings.h"
 #include "hub/hf_settings.h"
 #include "hub/origin.h"
@@ -46,6 +53,14 @@ bool is_tokenizer_file(const std::filesystem::path& path) {
          name.ends_with(".tiktoken");
 }
 
+// What training goes on with unless the configuration says otherwise.
+bool is_carried_along(const std::string& setting) {
+  constexpr std::array<std::string_view, 6> kCarried = {
+      "model.max_position",        "moe.aux_loss_coeff", "moe.step_aux_loss_coeff",
+      "moe.global_aux_loss_coeff", "moe.z_loss_coeff",   "moe.bias_update_rate"};
+  return std::find(kCarried.begin(), kCarried.end(), setting) != kCarried.end();
+}
+
 // The settings of the model to start from, in front of those of the configuration.
 GivenSettings settings_of(const ModelSource& source) {
   GivenSettings given;
@@ -59,6 +74,12 @@ GivenSettings settings_of(const ModelSource& source) {
   if (source.hf) {
     for (const auto& [name, value] : source.hf->settings) {
       given.values[name] = value;
+    }
+  } else {
+    for (const Setting& setting : settings()) {
+      if (is_carried_along(setting.name)) {
+        given.values[setting.name] = raw_value(setting.print(source.config));
+      }
     }
   }
   if (!source.tokenizer.empty()) {
@@ -87,6 +108,35 @@ ModelSource open_model_source(const std::filesystem::path& path) {
     }
   }
   return source;
+}
+
+std::vector<int64_t> end_ids_of(const ModelSource& source) {
+  using Json = nlohmann::json;
+  Json value;
+  std::string file = "config.json";
+  if (source.record.origin.contains("config")) {
+    value = source.record.origin["config"].value("eos_token_id", Json());
+  }
+  for (const std::filesystem::path& asset : source.record.assets) {
+    if (asset.filename() != "generation_config.json") {
+      continue;
+    }
+    const Json generation = Json::parse(read_text(asset), nullptr, /*allow_exceptions=*/false);
+    check<FileError>(generation.is_object(), "{} is not a JSON object", asset.string());
+    if (const Json given = generation.value("eos_token_id", Json()); !given.is_null()) {
+      value = given;
+      file = asset.string();
+    }
+  }
+  std::vector<int64_t> ids;
+  for (const Json& id : value.is_array() || value.is_null() ? value : Json::array({value})) {
+    check<FileError>(id.is_number_integer() && id.get<int64_t>() >= 0 &&
+                         id.get<int64_t>() < source.config.model.vocab_size,
+                     "{}: eos_token_id holds {}, which is no id of a vocabulary of {}", file,
+                     id.dump(), source.config.model.vocab_size);
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
 }
 
 std::filesystem::path load_weights(ModelSource& source, Parameters& parameters,

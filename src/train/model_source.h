@@ -26,6 +26,11 @@ struct ModelSource {
 // Reads what the model is, not its weights. Throws FileError and ConfigError that name the path.
 ModelSource open_model_source(const std::filesystem::path& path);
 
+// Ids after which a text of the model is complete, besides the tokenizer's: eos_token_id, one id or
+// a list, of generation_config.json, else of config.json, as transformers' generate() reads it.
+// Empty for a model that has neither. Throws FileError for one that is no id.
+std::vector<int64_t> end_ids_of(const ModelSource& source);
+
 // Fills parameters and buffers, in any layout. Every tensor of the source is used and every
 // parameter filled, or it throws, as load_checkpoint() does. Collective over the world.
 // Returns the path that was read.

@@ -255,10 +255,11 @@ ExitCode TrainingRun::run() {
              data_->sequence_length(), config_.run.dir);
     progress_ = std::make_unique<ProgressLine>(
         ProgressScreen::standard_error(),
-        ProgressLine::Limits{.total_steps = total_steps_,
-                             .time_limit_s = config_.train.minutes * 60,
-                             .time_spent_s = seconds_trained_,
-                             .log_every = config_.train.log_every},
+        ProgressLine::Limits{
+            .total_steps = total_steps_,
+            .time_limit_s = config_.train.steps > 0 ? 0 : config_.train.minutes * 60,
+            .time_spent_s = seconds_trained_,
+            .log_every = config_.train.log_every},
         now_s());
   });
   bool is_stopped = false;

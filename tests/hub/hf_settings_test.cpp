@@ -115,6 +115,23 @@ TEST(HfSettings, CountSparseLayersAsTransformersDoes) {
   EXPECT_EQ(config_from(only).moe.num_experts, 0);
 }
 
+TEST(HfSettings, RefuseRotationsThatTransformersDoesNotMake) {
+  EXPECT_EQ(refusal("llama", [](Json& fields) { fields["partial_rotary_factor"] = 0.5; }),
+            "config.json: partial_rotary_factor is 0.5: transformers' classes of these families "
+            "rotate whole heads and do not follow it; remove it, or set it to 1");
+  EXPECT_EQ(refusal("llama",
+                    [](Json& fields) {
+                      fields["rope_parameters"] = {{"rope_type", "linear"}};
+                    }),
+            "config.json: rope_parameters has no factor, which type \"linear\" needs");
+}
+
+TEST(HfSettings, RefuseATypeThatContradictsTheArchitecture) {
+  EXPECT_EQ(refusal("llama", [](Json& fields) { fields["model_type"] = "mistral"; }),
+            "config.json: model_type is \"mistral\", architecture LlamaForCausalLM has \"llama\": "
+            "one of them is wrong, and transformers goes by model_type");
+}
+
 TEST(HfSettings, RefuseWhatTheyCannotFollow) {
   EXPECT_EQ(
       refusal("llama", [](Json& fields) { fields["residual_scale"] = 2; }),

@@ -125,6 +125,26 @@ TEST_F(ImportExport, RoundsToTheDtypeAskedFor) {
   EXPECT_EQ(read_json(folder_ / "out" / "config.json")["dtype"], "bfloat16");
 }
 
+TEST_F(ImportExport, RefusesToWriteOverACheckpoint) {
+  import(golden_directory("qwen3"));
+  EXPECT_EQ(message_of<FileError>([&] { import(golden_directory("qwen3")); }),
+            (folder_ / "checkpoint").string() +
+                " is there already: choose another folder, or remove it first");
+}
+
+TEST_F(ImportExport, RefusesValuesThatTheDtypeCannotHold) {
+  const DirectoryCopy copy("qwen3");
+  copy.change_tensors([](auto& tensors) {
+    at::Tensor& norm = tensors.at("model.norm.weight");
+    norm = at::full_like(norm, 1e6);
+  });
+  import(copy.path());
+  EXPECT_EQ(refusal({.model_type = "", .dtype = at::kHalf}),
+            "model.norm.weight: its largest value, 1e+06, does not fit into fp16, which ends at "
+            "65504: export as bf16 or fp32 (--dtype)");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
 TEST_F(ImportExport, LeavesNothingBehindWhenItRefuses) {
   import(golden_directory("qwen3"));
   EXPECT_EQ(refusal({.model_type = "gpt5", .dtype = {}}).substr(0, 37),

@@ -37,6 +37,7 @@ TEST(ExpertCapacity, IsTheEvenShareTimesTheFactorRoundedUp) {
   EXPECT_EQ(expert_capacity(9, 2, 4, 1.0), 5);
   EXPECT_EQ(expert_capacity(8, 2, 4, 1.3), 6);
   EXPECT_EQ(expert_capacity(1, 1, 64, 0.5), 1);
+  EXPECT_EQ(expert_capacity(8, 2, 4, 1000), 8);  // no expert can get more
 }
 
 TEST(KeepCapacity, KeepsTheLargestWeightsOfEachSequence) {

@@ -75,13 +75,23 @@ TEST_F(HuggingFaceCommands, TrainFromADirectoryAndHandItBack) {
   write_bytes(folder_ / "first.yaml",
               "run: {dir: " + path("first") +
                   "}\nmodel: {num_layers: 2, hidden_size: 16, num_attention_heads: 2}\n"
-                  "moe: {num_experts: 4, ffn_hidden_size: 8}\n" +
+                  "moe: {num_experts: 4, ffn_hidden_size: 8, aux_loss_coeff: 0.03}\n" +
                   rest);
   expect_success("train " + path("first.yaml"), "");
   expect_success("export " + path("first") + " " + path("hf"), "MixtralForCausalLM");
   write_bytes(folder_ / "second.yaml",
               "run: {dir: " + path("second") + "}\nmodel: {from: " + path("hf") + "}\n" + rest);
   expect_success("train " + path("second.yaml"), "starting from " + path("hf"));
+  // A balance loss goes on with the model, from a run as from a directory.
+  write_bytes(folder_ / "third.yaml",
+              "run: {dir: " + path("third") + "}\nmodel: {from: " + path("first") + "}\n" + rest);
+  expect_success("train " + path("third.yaml"), "starting from " + path("first"));
+  for (const char* run : {"/second", "/third"}) {
+    EXPECT_NE(
+        file_bytes(folder_.path().string() + run + "/config.yaml").find("aux_loss_coeff: 0.03"),
+        std::string::npos)
+        << run;
+  }
   expect_success("export " + path("second") + " " + path("again"), "MixtralForCausalLM");
   EXPECT_EQ(file_bytes(path("again") + "/config.json"), file_bytes(path("hf") + "/config.json"));
   const SafetensorsFile before(path("hf") + "/model.safetensors");

@@ -149,6 +149,24 @@ TEST(Generate, GivesEachPromptOfABatchWhatItGivesAlone) {
   }
 }
 
+TEST(Generate, EndsATextAtAnyOfTheModelsEndIds) {
+  Config config = small_config();
+  config.model.vocab_size = 320;
+  const std::unique_ptr<Groups> groups = Groups::single();
+  Parameters parameters(*groups, Dtypes::fp64(), 3);
+  const LanguageModel model(parameters, config);
+  const auto tokenizer = make_tokenizer("bytes");
+  SamplingOptions options{.max_tokens = 12, .temperature = 0};
+  const auto none = [](size_t, const std::string&) {};
+  const Generated whole = generate(model, *tokenizer, {"x"}, options, none)[0];
+  const int32_t last = whole.ids.back();
+  const auto first = std::find(whole.ids.begin(), whole.ids.end(), last);
+  options.end_ids = {319, last};
+  const Generated ended = generate(model, *tokenizer, {"x"}, options, none)[0];
+  EXPECT_TRUE(ended.is_ended);
+  EXPECT_EQ(ended.ids, std::vector<int32_t>(whole.ids.begin(), first));
+}
+
 TEST(Generate, GoesOnAfterAnEndOfDocumentWhenAsked) {
   Config config = small_config();
   config.model.vocab_size = 320;
