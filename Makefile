@@ -2,7 +2,7 @@
 TORCH := $(CURDIR)/.deps/torch-$(shell cat cmake/torch_version)/torch
 JOBS := $(shell nproc)
 
-.PHONY: help setup build test layouts faults parity quickstart bench debug asan tsan check format clean
+.PHONY: help setup build test layouts faults timing parity quickstart bench debug asan tsan check format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,10 @@ layouts: setup ## 200 models and layouts drawn at random against one rank (make 
 faults: build ## 30 runs on 4 ranks killed at random moments, some inside a save (make test: 4)
 	@cmake --build build --target switchyard_faults_test
 	@SWITCHYARD_FAULTS=30 build/tests/switchyard_faults_test
+
+timing: build ## tests that measure time; on a machine that does nothing else
+	@cmake --build build --target pipeline_executor_test
+	@SWITCHYARD_TIMING=1 build/tests/pipeline_executor_test --gtest_filter='*Timing*'
 
 parity: setup ## compare with packages of other projects, fetched into .deps/ (tests/parity/README.md)
 	@tools/fetch_parity

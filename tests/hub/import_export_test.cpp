@@ -158,11 +158,11 @@ TEST_F(ImportExport, LeavesNothingBehindWhenItRefuses) {
   write_bytes(folder_ / "out" / "mine.txt", "x");
   EXPECT_EQ(refusal({}), (folder_ / "out").string() +
                              " is there already: choose another folder, or remove it first");
-  EXPECT_EQ(message_of<FileError>([&] {
-              import_model(open_hf_model(golden_directory("qwen3")), folder_ / "out", kSilent);
-            }),
-            (folder_ / "out").string() +
-                " exists and is no checkpoint: move it away or choose another path");
+  EXPECT_EQ(
+      message_of<FileError>([&] {
+        import_model(open_hf_model(golden_directory("qwen3")), folder_ / "out", kSilent);
+      }),
+      (folder_ / "out").string() + " is there already: choose another folder, or remove it first");
 }
 
 TEST_F(ImportExport, DealsTensorsOutOverFilesOfTheLargestSize) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <thread>
@@ -132,19 +133,23 @@ double measured_bubble(const Schedule& schedule, const Duration& duration) {
   return bubble_share(times);
 }
 
-// What other programs on the machine do to it only adds idle time: up to three runs, the smallest.
 void expect_bubble(const Schedule& schedule, const Duration& duration, double expected) {
-  const double tolerance = 0.05 * expected;
-  double smallest = 1;
-  for (int run = 0; run < 3 && smallest > expected + tolerance; ++run) {
-    smallest = std::min(smallest, measured_bubble(schedule, duration));
-  }
-  EXPECT_NEAR(smallest, expected, tolerance)
+  EXPECT_NEAR(measured_bubble(schedule, duration), expected, 0.05 * expected)
       << schedule.shape.stages_per_rank << " stages per rank";
 }
 
+// Other programs on the machine add idle time: these tests run where nothing else does.
+class ExecutorTiming : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::getenv("SWITCHYARD_TIMING") == nullptr) {
+      GTEST_SKIP() << "make timing runs it, on a quiet machine";
+    }
+  }
+};
+
 // What a schedule says of the time that ranks idle is what is measured when it runs.
-TEST(Executor, IdlesAsLongAsTheScheduleSays) {
+TEST_F(ExecutorTiming, IdlesAsLongAsTheScheduleSays) {
   for (const int64_t stages_per_rank : {1, 2}) {
     const Schedule schedule = one_forward_one_backward({4, stages_per_rank, 8});
     const Duration duration = [&](const Action& action) {
@@ -158,7 +163,7 @@ TEST(Executor, IdlesAsLongAsTheScheduleSays) {
 }
 
 // Stages that do not take as long as each other.
-TEST(Executor, IdlesAsLongAsTheScheduleSaysWhereStagesDiffer) {
+TEST_F(ExecutorTiming, IdlesAsLongAsTheScheduleSaysWhereStagesDiffer) {
   const Schedule schedule = one_forward_one_backward({4, 1, 8});
   const Duration duration = [](const Action& action) {
     const double forward = 0.04 + 0.01 * static_cast<double>(action.stage);
