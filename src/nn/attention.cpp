@@ -131,7 +131,18 @@ at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at:
     return table.num_shares > 1 ? exchange->forward(inputs[0], inputs[1], inputs[2], table, options)
                                 : attention(inputs[0], inputs[1], inputs[2], table, options).out;
   };
-  return recomputes_core_ ? recompute_with_output(core, {q, k, v}) : core({q, k, v});
+  if (!recomputes_core_) {
+    return core({q, k, v});
+  }
+  if (context.table.num_shares == 1) {
+    return recompute_with_output(core, {q, k, v});
+  }
+  // It communicates: all ranks must come to the second run at the same place of backward. Who asks
+  // first for a dropped output differs where a rank holds no tokens, so the output is kept.
+  const Segment segment = [core](const std::vector<at::Tensor>& inputs) {
+    return std::vector<at::Tensor>{core(inputs)};
+  };
+  return recompute(segment, {q, k, v})[0];
 }
 
 Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
