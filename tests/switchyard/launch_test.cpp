@@ -27,15 +27,6 @@ class LaunchCommand : public TrainingFolder {
                        command(run, fmt::format("{} {}", kSettings, settings)));
   }
   bool has(const std::string& file) const { return fs::exists(folder_ / file); }
-
-  std::vector<double> losses(const std::string& run) const {
-    std::ifstream file(folder_ / run / "metrics.jsonl");
-    std::vector<double> result;
-    for (std::string line; std::getline(file, line);) {
-      result.push_back(std::stod(line.substr(line.find("\"loss\":") + 7)));
-    }
-    return result;
-  }
 };
 
 TEST_F(LaunchCommand, TrainsOnSeveralRanksToTheSameLosses) {

@@ -33,15 +33,6 @@ class OtherLaunchers : public TrainingFolder {
     EXPECT_THAT(losses("two"), testing::Pointwise(testing::DoubleNear(1e-9), expected));
   }
 
-  std::vector<double> losses(const std::string& run) const {
-    std::ifstream file(folder_ / run / "metrics.jsonl");
-    std::vector<double> result;
-    for (std::string line; std::getline(file, line);) {
-      result.push_back(std::stod(line.substr(line.find("\"loss\":") + 7)));
-    }
-    return result;
-  }
-
   std::string port() const { return std::to_string(20000 + getpid() % 10000); }
 };
 

@@ -97,4 +97,13 @@ std::string TrainingFolder::command(const std::string& run, const std::string& s
   return fmt::format("train {} run.dir={} {}", path("run.yaml"), path(run), settings);
 }
 
+std::vector<double> TrainingFolder::losses(const std::string& run) const {
+  std::ifstream file(folder_ / run / "metrics.jsonl");
+  std::vector<double> result;
+  for (std::string line; std::getline(file, line);) {
+    result.push_back(std::stod(line.substr(line.find("\"loss\":") + 7)));
+  }
+  return result;
+}
+
 }  // namespace switchyard

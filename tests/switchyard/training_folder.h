@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -35,6 +36,9 @@ class TrainingFolder : public testing::Test {
   ProgramResult train(const std::string& run, const std::string& settings = "") const {
     return run_program(command(run, settings));
   }
+
+  // Of every step in a run's metrics.
+  std::vector<double> losses(const std::string& run) const;
 
   std::filesystem::path folder_;
 };
