@@ -1,6 +1,5 @@
 // Runs of `switchyard launch`: several ranks, lost ranks, signals, and what it refuses.
 #include <csignal>
-#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // `switchyard train` under the launchers of others, each where it is installed.
 #include <cstdlib>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

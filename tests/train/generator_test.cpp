@@ -149,43 +149,47 @@ TEST(Generate, GivesEachPromptOfABatchWhatItGivesAlone) {
   }
 }
 
-TEST(Generate, EndsATextAtAnyOfTheModelsEndIds) {
-  Config config = small_config();
-  config.model.vocab_size = 320;
-  const std::unique_ptr<Groups> groups = Groups::single();
-  Parameters parameters(*groups, Dtypes::fp64(), 3);
-  const LanguageModel model(parameters, config);
-  const auto tokenizer = make_tokenizer("bytes");
+// A small model of bytes.
+class GenerateBytes : public testing::Test {
+ protected:
+  static Config config() {
+    Config config = small_config();
+    config.model.vocab_size = 320;
+    return config;
+  }
+  Generated continued(const SamplingOptions& options) const {
+    return generate(model_, *tokenizer_, {"x"}, options, [](size_t, const std::string&) {})[0];
+  }
+
+  std::unique_ptr<Groups> groups_ = Groups::single();
+  Parameters parameters_{*groups_, Dtypes::fp64(), 3};
+  LanguageModel model_{parameters_, config()};
+  std::unique_ptr<Tokenizer> tokenizer_ = make_tokenizer("bytes");
+};
+
+TEST_F(GenerateBytes, EndsATextAtAnyOfTheModelsEndIds) {
   SamplingOptions options{.max_tokens = 12, .temperature = 0};
-  const auto none = [](size_t, const std::string&) {};
-  const Generated whole = generate(model, *tokenizer, {"x"}, options, none)[0];
+  const Generated whole = continued(options);
   const int32_t last = whole.ids.back();
   const auto first = std::find(whole.ids.begin(), whole.ids.end(), last);
   options.end_ids = {319, last};
-  const Generated ended = generate(model, *tokenizer, {"x"}, options, none)[0];
+  const Generated ended = continued(options);
   EXPECT_TRUE(ended.is_ended);
   EXPECT_EQ(ended.ids, std::vector<int32_t>(whole.ids.begin(), first));
 }
 
-TEST(Generate, GoesOnAfterAnEndOfDocumentWhenAsked) {
-  Config config = small_config();
-  config.model.vocab_size = 320;
-  const std::unique_ptr<Groups> groups = Groups::single();
-  Parameters parameters(*groups, Dtypes::fp64(), 3);
-  const LanguageModel model(parameters, config);
-  const auto tokenizer = make_tokenizer("bytes");
+TEST_F(GenerateBytes, GoesOnAfterAnEndOfDocumentWhenAsked) {
   // At a high temperature every token comes soon.
   SamplingOptions options{.max_tokens = 2000, .temperature = 50};
-  const auto none = [](size_t, const std::string&) {};
-  const Generated stopped = generate(model, *tokenizer, {"x"}, options, none)[0];
+  const Generated stopped = continued(options);
   EXPECT_TRUE(stopped.is_ended);
   EXPECT_LT(stopped.ids.size(), 2000U);
   options.ignore_end = true;
   options.max_tokens = std::ssize(stopped.ids) + 10;
-  const Generated on = generate(model, *tokenizer, {"x"}, options, none)[0];
+  const Generated on = continued(options);
   EXPECT_FALSE(on.is_ended);
   EXPECT_EQ(std::ssize(on.ids), options.max_tokens);
-  EXPECT_EQ(on.ids[stopped.ids.size()], tokenizer->end_of_document());
+  EXPECT_EQ(on.ids[stopped.ids.size()], tokenizer_->end_of_document());
 }
 
 }  // namespace
