@@ -24,9 +24,14 @@ struct Config {
   RunConfig run;
   ModelConfig model;
   AttentionConfig attention;
+  MlaConfig mla;
   RopeConfig rope;
   MoeConfig moe;
   RoutingConfig routing;
+  MambaConfig mamba;
+  DeltaNetConfig delta_net;
+  MtpConfig mtp;
+  MultipliersConfig multipliers;
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;
@@ -44,10 +49,16 @@ struct Config {
         SectionEntry{"run", &Config::run, "the run as a whole"},
         SectionEntry{"model", &Config::model, "shape of the decoder"},
         SectionEntry{"attention", &Config::attention, "attention of every layer"},
+        SectionEntry{"mla", &Config::mla, "multi-head latent attention"},
         SectionEntry{"rope", &Config::rope, "rotary positions (RoPE)"},
         SectionEntry{"moe", &Config::moe, "experts and the router that chooses among them"},
         SectionEntry{"routing", &Config::routing,
                      "how training departs from sending each token to its best experts"},
+        SectionEntry{"mamba", &Config::mamba, "Mamba-1 and Mamba-2 layers"},
+        SectionEntry{"delta_net", &Config::delta_net, "gated delta net layers"},
+        SectionEntry{"mtp", &Config::mtp, "multi-token prediction"},
+        SectionEntry{"multipliers", &Config::multipliers,
+                     "constant factors of activations, as in a maximal update parametrisation"},
         SectionEntry{"data", &Config::data, "text to train and evaluate on"},
         SectionEntry{"train", &Config::train, "length, batch and arithmetic of the training"},
         SectionEntry{"optimizer", &Config::optimizer, "AdamW and its learning rate"},

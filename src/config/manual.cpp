@@ -83,7 +83,8 @@ std::string manual_text() {
 std::string manual_markdown() {
   std::string page =
       "# Settings\n\n"
-      "Made by `switchyard config keys --markdown`; edit the tables in src/config/sections.h, not "
+      "Made by `switchyard config keys --markdown`; edit the tables in src/config/sections.h and "
+      "model_sections.h, not "
       "this page.\n\n"
       "A configuration is a YAML file with the sections below:\n\n"
       "```yaml\n"

@@ -12,6 +12,7 @@
 #include "config/layer_overrides.h"
 #include "config/layer_set.h"
 #include "config/moe_layers.h"
+#include "config/not_built.h"
 #include "config/pipeline_layout.h"
 #include "config/recompute_modules.h"
 #include "config/settings.h"
@@ -832,6 +833,9 @@ std::vector<std::string> overrides_without_effect(const Config& config) {
 }  // namespace
 
 std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
+  if (config.model.num_attention_heads == 0) {  // what the other rules divide by
+    return {"model.num_attention_heads (0) must be 1 or more: every layer has attention"};
+  }
   std::vector<std::string> lines = {
       heads_divide_hidden_size(config),
       head_dim_is_even(config),
@@ -863,6 +867,7 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
   };
   append(lines, rules_of_experts(config, use));
   append(lines, rules_of_overrides(config, use));
+  append(lines, settings_not_built(config));
   if (use == ConfigUse::kTrain) {
     lines.push_back(micro_batches_fill_the_batch(config));
     lines.push_back(training_ends(config));

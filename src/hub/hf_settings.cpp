@@ -67,7 +67,7 @@ Json field_value(const FieldRule& rule, const Config& config) {
 }
 
 // Of the section moe; the others decide how it is trained.
-constexpr std::array<std::string_view, 18> kMoeSettings = {
+constexpr std::array<std::string_view, 20> kMoeSettings = {
     "moe.num_experts",     "moe.top_k",
     "moe.ffn_hidden_size", "moe.shared_expert_ffn_hidden_size",
     "moe.score_function",  "moe.pre_softmax",
@@ -76,7 +76,8 @@ constexpr std::array<std::string_view, 18> kMoeSettings = {
     "moe.num_groups",      "moe.group_top_k",
     "moe.group_score",     "moe.linear_bias",
     "moe.router_bias",     "moe.first_dense_layers",
-    "moe.layers",          "moe.overrides"};
+    "moe.layers",          "moe.overrides",
+    "moe.latent_size",     "moe.shared_expert_bias"};
 // Compared layer by layer: one list can be written in many ways.
 constexpr std::array<std::string_view, 4> kLayerLists = {
     "moe.layers", "moe.first_dense_layers", "attention.window_layers", "attention.window"};
@@ -167,8 +168,14 @@ bool decides_the_model(const std::string& setting) {
   if (setting == "model.from" || setting == "model.init_std" || setting == "model.max_position") {
     return false;
   }
-  return setting.starts_with("model.") || setting.starts_with("attention.") ||
-         setting.starts_with("rope.") || is_among(kMoeSettings, setting);
+  if (setting == "mtp.loss_coeff" || setting == "mamba.chunk_size" ||
+      setting == "delta_net.chunk_size" || setting.starts_with("mamba.init_")) {
+    return false;
+  }
+  const auto is_in = [&](const char* section) { return setting.starts_with(section); };
+  return is_in("model.") || is_in("attention.") || is_in("mla.") || is_in("rope.") ||
+         is_in("mamba.") || is_in("delta_net.") || is_in("mtp.") || is_in("multipliers.") ||
+         is_among(kMoeSettings, setting);
 }
 
 std::vector<std::string> not_expressed(const ModelFamily& family, const Config& given) {

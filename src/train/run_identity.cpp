@@ -13,7 +13,7 @@ namespace {
 
 // Whole sections, and single settings, that may change.
 constexpr std::array<std::string_view, 3> kFreeSections = {"parallel", "checkpoint", "metrics"};
-constexpr std::array<std::string_view, 15> kFreeSettings = {"run.dir",
+constexpr std::array<std::string_view, 17> kFreeSettings = {"run.dir",
                                                             "data.eval",
                                                             "moe.dispatcher",
                                                             "train.minutes",
@@ -23,6 +23,8 @@ constexpr std::array<std::string_view, 15> kFreeSettings = {"run.dir",
                                                             "train.recompute_modules",
                                                             "train.recompute_method",
                                                             "train.recompute_layers",
+                                                            "train.offload_modules",
+                                                            "optimizer.offload",
                                                             "train.eval_every",
                                                             "train.eval_batches",
                                                             "train.threads",

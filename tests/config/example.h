@@ -76,9 +76,10 @@ inline Config config_without_defaults() {
   Config config;
   for (const Setting& setting : settings()) {
     for (const char* text :
-         {"7",      "0.3",      "true",     "false",  "x y",        "sigmoid",  "allgather",
-          "fp64",   "full",     "constant", "linear", "max",        "relu",     "packed",
-          "random", "position", "cosine",   "block",  "all_gather", "optimizer"}) {
+         {"7",          "0.3",       "true",   "false",    "x y",        "sigmoid",
+          "allgather",  "fp64",      "full",   "constant", "linear",     "max",
+          "relu",       "packed",    "random", "position", "cosine",     "block",
+          "all_gather", "optimizer", "layer",  "none",     "zero_bubble"}) {
       if (setting.read({{text}, false}, config).empty() && !setting.has_default_value(config)) {
         break;
       }

@@ -28,7 +28,8 @@ TEST_F(LoadTest, ThrowsAllMistakesAtOnce) {
             "run.yaml:2: unknown key run.sed; did you mean run.seed?\n"
             "run.yaml:5: model.hidden_size is 0, allowed are 1 to 1048576\n"
             "command line: unknown key moe.topk; did you mean moe.top_k?\n"
-            "model.num_attention_heads must be given: query heads of an attention layer");
+            "model.num_attention_heads must be given: query heads of an attention layer; 0 when no "
+            "layer has attention");
 }
 
 TEST_F(LoadTest, ThrowsAllBrokenRulesWithTheOriginsOfTheirSettings) {
@@ -74,7 +75,8 @@ TEST_F(LoadTest, ReadsWithoutRulesForShowing) {
   EXPECT_EQ(message_of<ConfigError>([&] { check_config(loaded, ConfigUse::kDescribe); }),
             "model.num_layers must be given: decoder layers\n"
             "model.hidden_size must be given: width of the residual stream, in features\n"
-            "model.num_attention_heads must be given: query heads of an attention layer");
+            "model.num_attention_heads must be given: query heads of an attention layer; 0 when no "
+            "layer has attention");
   EXPECT_EQ(message_of<ConfigError>([] { read_config("run.yaml", {"moe.top_k=x"}); }),
             "command line: moe.top_k must be a whole number, got \"x\"");
 }

@@ -208,7 +208,8 @@ TEST_F(ReaderTest, RequiresSettingsUnlessAMistakeMeantThem) {
   EXPECT_EQ(reader.mistakes(),
             (Lines{"run.yaml:2: unknown key model.num_layer; did you mean model.num_layers?",
                    "run.yaml:3: model.hidden_size must be a whole number, got \"big\"",
-                   "model.num_attention_heads must be given: query heads of an attention layer"}));
+                   "model.num_attention_heads must be given: query heads of an attention layer; 0 "
+                   "when no layer has attention"}));
 }
 
 TEST_F(ReaderTest, RequiresNothingOfAFileThatItCannotRead) {

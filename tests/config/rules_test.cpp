@@ -498,8 +498,7 @@ TEST(Rules, AreAllReportedAtOnceByAnException) {
 
 TEST(Rules, RefuseZerosInsteadOfDividingByThem) {
   EXPECT_EQ(broken_rules(Config{}, ConfigUse::kDescribe).front(),
-            "model.hidden_size (0) must be a multiple of model.num_attention_heads (0), or "
-            "model.head_dim be given");
+            "model.num_attention_heads (0) must be 1 or more: every layer has attention");
 }
 
 TEST(WorldRules, DenseRanksFillTheWorld) {

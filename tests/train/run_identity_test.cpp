@@ -43,13 +43,28 @@ TEST(RunIdentity, LeavesOnlyTheseSettingsFree) {
       free.push_back(setting.name);
     }
   }
-  EXPECT_EQ(free, (std::vector<std::string>{
-                      "run.dir", "moe.dispatcher", "data.eval", "train.steps", "train.minutes",
-                      "train.micro_batch_size", "train.recompute", "train.recompute_modules",
-                      "train.recompute_method", "train.recompute_layers", "train.eval_every",
-                      "train.eval_batches", "train.max_skipped_steps", "train.threads",
-                      "train.log_every", "checkpoint.every", "checkpoint.keep",
-                      "checkpoint.asynchronous", "metrics.tensorboard"}));
+  EXPECT_EQ(free, (std::vector<std::string>{"run.dir",
+                                            "moe.dispatcher",
+                                            "data.eval",
+                                            "train.steps",
+                                            "train.minutes",
+                                            "train.micro_batch_size",
+                                            "train.recompute",
+                                            "train.recompute_modules",
+                                            "train.recompute_method",
+                                            "train.recompute_layers",
+                                            "train.offload_modules",
+                                            "train.eval_every",
+                                            "train.eval_batches",
+                                            "train.max_skipped_steps",
+                                            "train.threads",
+                                            "train.log_every",
+                                            "optimizer.offload",
+                                            "checkpoint.every",
+                                            "checkpoint.keep",
+                                            "checkpoint.asynchronous",
+                                            "metrics.tensorboard",
+                                            "metrics.peak_tflops"}));
 }
 
 }  // namespace
