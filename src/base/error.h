@@ -51,6 +51,12 @@ struct DivergedError : Error {
   explicit DivergedError(const std::string& message) : Error(ExitCode::kDiverged, message) {}
 };
 
+// Memory ran out. The message says what for, how much was asked for where that is known, and what
+// to lower.
+struct OutOfMemoryError : Error {
+  explicit OutOfMemoryError(const std::string& message) : Error(ExitCode::kOutOfMemory, message) {}
+};
+
 // Throws `E` with the formatted message unless `ok`. The pattern is one string, so that a user's
 // message can be found by searching the source.
 template <class E, class... Args>

@@ -11,6 +11,7 @@ enum class ExitCode : int {
   kLostPeer = 4,       // another rank died, hung or disagreed
   kDiverged = 5,       // loss or gradients stopped being finite
   kStoppedSaved = 6,   // stopped by a signal, after the step, with a checkpoint saved
+  kOutOfMemory = 7,    // the machine has less memory than was asked for
 };
 
 }  // namespace switchyard
