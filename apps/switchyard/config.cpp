@@ -7,11 +7,13 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/with_commas.h"
 #include "commands.h"
 #include "config/load.h"
 #include "config/manual.h"
 #include "config/pipeline_layout.h"
 #include "config/rules.h"
+#include "model/parameter_count.h"
 #include "parallel/draw_mesh.h"
 #include "train/model_source.h"
 
@@ -52,6 +54,15 @@ void draw_grid(const Config& config, int64_t num_ranks) {
   draw_stages(config);
 }
 
+void print_size(const Config& config) {
+  if (config.model.vocab_size == 0) {  // the tokenizer's, which is not opened here
+    return;
+  }
+  const ParameterCount count = count_parameters(config);
+  fmt::print("\n# {} parameters, of which a token uses {}\n", with_commas(count.total),
+             with_commas(count.active));
+}
+
 // Prints even what breaks a rule, and then says so: a look at the values shows why.
 ExitCode show(const ShowOptions& options) {
   const LoadedConfig loaded = read_config_from_model(options.path, options.overrides);
@@ -60,6 +71,7 @@ ExitCode show(const ShowOptions& options) {
     log_warning(warning);
   }
   check_config(loaded, ConfigUse::kDescribe);
+  print_size(loaded.config);
   if (options.num_ranks > 0) {
     check_rules_of_world(loaded.config, options.num_ranks);
     draw_grid(loaded.config, options.num_ranks);

@@ -42,6 +42,9 @@ Config read_settings(const Options& options) {
                      options.words.front(), options.num_ranks);
   try {
     const TrainWords train = read_train_words({options.words.begin() + 1, options.words.end()});
+    check<ConfigError>(!train.is_shrunk,
+                       "switchyard launch ... -- train --shrink: --shrink is for one rank: leave "
+                       "switchyard launch out");
     return load_config_from_model(train.path, train.overrides, ConfigUse::kTrain).config;
   } catch (const CLI::Error& error) {
     throw ConfigError(fmt::format("switchyard launch ... -- train: {}; see switchyard train --help",

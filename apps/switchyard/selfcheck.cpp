@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "commands.h"
+#include "shrink_plan.h"
 #include "train/model_source.h"
 
 namespace switchyard {
@@ -39,15 +40,7 @@ std::string describe_layout(const ShrunkConfig& shrunk) {
 
 void print_plan(const ShrunkConfig& shrunk) {
   fmt::print("layout: {} ranks, as threads: {}\n", shrunk.num_ranks, describe_layout(shrunk));
-  fmt::print("changed to fit this machine; everything else is as configured:\n");
-  size_t width = 0;
-  for (const SettingChange& change : shrunk.changes) {
-    width = std::max(width, change.name.size());
-  }
-  for (const SettingChange& change : shrunk.changes) {
-    fmt::print("  {:<{}}  {} -> {}\n", change.name, width, change.before, change.after);
-  }
-  std::fflush(stdout);
+  print_changes(shrunk);
 }
 
 void print_report(const SelfcheckReport& report) {

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "commands.h"
 #include "launched_groups.h"
+#include "shrunk_run.h"
 #include "train/model_source.h"
 #include "train/training_run.h"
 #include "train_words.h"
@@ -14,6 +15,10 @@ namespace switchyard {
 namespace {
 
 ExitCode train(const TrainWords& options) {
+  if (options.is_shrunk) {
+    return train_shrunk(
+        load_config_from_model(options.path, options.overrides, ConfigUse::kDescribe));
+  }
   const LoadedConfig loaded =
       load_config_from_model(options.path, options.overrides, ConfigUse::kTrain);
   const std::unique_ptr<Groups> groups = join_launched_ranks(loaded.config);
@@ -25,6 +30,9 @@ void add_words(CLI::App& command, TrainWords& options) {
   command.add_option("CONFIG", options.path, "YAML file")->required();
   command.add_flag("--accept-changes", options.accept_changes,
                    "resume although settings changed that make it another run");
+  command.add_flag("--shrink", options.is_shrunk,
+                   "only try it: two steps of a small copy of the model, by one rank, on drawn "
+                   "tokens; writes nothing");
   add_overrides(command, options.overrides);
 }
 

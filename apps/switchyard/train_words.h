@@ -10,6 +10,7 @@ struct TrainWords {
   std::string path;
   std::vector<std::string> overrides;
   bool accept_changes = false;
+  bool is_shrunk = false;
 };
 
 // Reads them from the command line of another command. Throws CLI::Error.

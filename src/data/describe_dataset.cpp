@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/with_commas.h"
 #include "data/indexed_dataset.h"
 
 namespace switchyard {
@@ -15,14 +16,6 @@ namespace {
 constexpr int64_t kDocumentsShown = 3;
 constexpr int64_t kTokensShown = 32;
 constexpr int64_t kEndsChecked = 10'000;  // a page of .bin is read for each
-
-std::string with_commas(int64_t number) {
-  std::string text = std::to_string(number);
-  for (int64_t i = std::ssize(text) - 3; i > 0; i -= 3) {
-    text.insert(static_cast<size_t>(i), 1, ',');
-  }
-  return text;
-}
 
 void add_row(std::string& out, const char* name, const std::string& value) {
   fmt::format_to(std::back_inserter(out), "  {:<18}{}\n", name, value);

@@ -303,6 +303,32 @@ void shorten(Config& config) {
   config.data.sequence_length = 8 * config.parallel.tensor_size * config.parallel.context_size;
 }
 
+// `config`: `before` with its axes made small.
+void shrink_model(const Config& before, Config& config) {
+  const PipelineEnds ends = pipeline_ends(before, config);
+  shrink_layers(config, ends.num_stages_with_layers());
+  config.parallel.pipeline_layout = layout_text(ends, config.model.num_layers);
+  shrink_widths(before, config);
+  shorten(config);
+}
+
+// Of two accumulation steps each where there were several, with an evaluation and a checkpoint.
+void train_two_steps(Config& config) {
+  constexpr int64_t kSteps = 2;
+  TrainConfig& train = config.train;
+  const bool accumulates = train.global_batch_size > train.micro_batch_size;
+  train.steps = kSteps;
+  train.minutes = 0;
+  train.micro_batch_size = std::min(train.micro_batch_size, int64_t{2});
+  train.global_batch_size = train.micro_batch_size * (accumulates ? 2 : 1);
+  train.eval_every = 1;
+  train.eval_batches = 1;
+  train.log_every = 1;
+  config.optimizer.warmup_steps = std::min(config.optimizer.warmup_steps, int64_t{1});
+  config.optimizer.decay_steps = std::min(config.optimizer.decay_steps, int64_t{1});
+  config.checkpoint.every = 1;
+}
+
 void compute_exactly(Config& config) {
   config.model.from.clear();
   config.model.init_std = 0.3;
@@ -335,12 +361,24 @@ ShrunkConfig shrink(const Config& config) {
   ShrunkConfig shrunk{.config = config};
   shrink_axes(shrunk.config.parallel);
   shrunk.num_ranks = num_ranks_for(shrunk.config.parallel);
-  const PipelineEnds ends = pipeline_ends(config, shrunk.config);
-  shrink_layers(shrunk.config, ends.num_stages_with_layers());
-  shrunk.config.parallel.pipeline_layout = layout_text(ends, shrunk.config.model.num_layers);
-  shrink_widths(config, shrunk.config);
-  shorten(shrunk.config);
+  shrink_model(config, shrunk.config);
   compute_exactly(shrunk.config);
+  check_rules(shrunk.config, ConfigUse::kDescribe);
+  shrunk.changes = changes_between(config, shrunk.config);
+  return shrunk;
+}
+
+ShrunkConfig shrink_training(const Config& config) {
+  check_rules(config, ConfigUse::kDescribe);
+  Config before = config;
+  before.parallel = {};
+  before.parallel.data_sharding = config.parallel.data_sharding;
+  ShrunkConfig shrunk{.config = before};
+  shrink_model(before, shrunk.config);
+  shrunk.config.model.from.clear();
+  shrunk.config.model.vocab_size = kShrunkVocabulary;
+  shrunk.config.data.tokenizer = "bytes";
+  train_two_steps(shrunk.config);
   check_rules(shrunk.config, ConfigUse::kDescribe);
   shrunk.changes = changes_between(config, shrunk.config);
   return shrunk;

@@ -34,4 +34,11 @@ constexpr int64_t kMostSelfcheckRanks = 8;
 // kMostSelfcheckRanks.
 ShrunkConfig shrink(const Config& config);
 
+// A configuration whose model is made small in the same way and trained for two steps by one rank,
+// in its own precision, with its own optimizer. A recipe is tried with it before there is data or a
+// cluster. Throws ConfigError when `config` breaks a rule. data.train is left to the caller, whose
+// tokens are below kShrunkVocabulary.
+ShrunkConfig shrink_training(const Config& config);
+constexpr int64_t kShrunkVocabulary = 320;  // bytes and their end of document, padded
+
 }  // namespace switchyard

@@ -1,0 +1,91 @@
+// Every file of recipes/ that describes a published model: its size, its layout, what it says of
+// itself.
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "base/with_commas.h"
+#include "config/load.h"
+#include "model/parameter_count.h"
+
+namespace switchyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRecipes = fs::path(SWITCHYARD_SOURCE_DIR) / "recipes";
+
+// Parameters, as transformers counts them; active ones in billions, as published.
+struct Published {
+  int64_t total;
+  double active;
+};
+const std::map<std::string, Published> kPublished = {
+    {"llama3.1_8b", {8'030'261'248, 8.03}},        {"llama3.2_1b", {1'235'814'400, 1.24}},
+    {"mistral_7b", {7'241'732'096, 7.24}},         {"mixtral_8x22b", {140'630'071'296, 39.2}},
+    {"mixtral_8x7b", {46'702'792'704, 12.9}},      {"olmoe_1b_7b", {6'919'161'856, 1.28}},
+    {"qwen1.5_moe_a2.7b", {14'315'784'192, 2.69}}, {"qwen2.5_7b", {7'615'616'512, 7.62}},
+    {"qwen2_57b_a14b", {57'408'658'944, 14.3}},    {"qwen3_0.6b", {596'049'920, 0.60}},
+    {"qwen3_235b_a22b", {235'093'634'560, 22.2}},  {"qwen3_30b_a3b", {30'532'122'624, 3.35}},
+    {"qwen3_8b", {8'190'735'360, 8.19}},
+};
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The ranks that a recipe says it is for.
+int64_t ranks_of(const std::string& text) {
+  std::smatch found;
+  return std::regex_search(text, found, std::regex("for ([0-9]+) GPUs")) ? std::stoll(found[1]) : 1;
+}
+
+TEST(Recipes, AreAllPublishedModels) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kRecipes)) {
+    if (entry.is_regular_file() && entry.path().filename() != "quickstart.yaml") {
+      names.insert(entry.path().stem().string());
+    }
+  }
+  std::set<std::string> published;
+  for (const auto& [name, sizes] : kPublished) {
+    published.insert(name);
+  }
+  EXPECT_EQ(names, published);
+}
+
+TEST(Recipes, HaveThePublishedNumberOfParameters) {
+  for (const auto& [name, sizes] : kPublished) {
+    SCOPED_TRACE(name);
+    const fs::path path = kRecipes / (name + ".yaml");
+    const ParameterCount count =
+        count_parameters(load_config(path, {}, ConfigUse::kDescribe).config);
+    EXPECT_EQ(count.total, sizes.total);
+    EXPECT_NEAR(static_cast<double>(count.active) / 1e9 / sizes.active, 1, 0.006);
+    EXPECT_NE(text_of(path).find(with_commas(count.total) + " parameters"), std::string::npos);
+  }
+}
+
+TEST(Recipes, TrainOnTheRanksTheyName) {
+  for (const auto& [name, sizes] : kPublished) {
+    SCOPED_TRACE(name);
+    const fs::path path = kRecipes / (name + ".yaml");
+    const LoadedConfig loaded = load_config(path, {"data.train=[text]"}, ConfigUse::kTrain);
+    EXPECT_EQ(loaded.warnings, std::vector<std::string>{});
+    const int64_t ranks = ranks_of(text_of(path));
+    EXPECT_EQ(broken_rules_of_world(loaded.config, ranks), std::vector<std::string>{});
+    EXPECT_EQ(broken_rules_of_world(loaded.config, 2 * ranks), std::vector<std::string>{});
+  }
+}
+
+}  // namespace
+}  // namespace switchyard
