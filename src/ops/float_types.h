@@ -39,4 +39,14 @@ void visit_float_type(at::ScalarType type, Visit&& visit) {
   }
 }
 
+// Calls `visit` with a value of the C++ type of an fp64 or fp32 tensor.
+template <class Visit>
+void visit_wide_type(at::ScalarType type, Visit&& visit) {
+  if (type == at::kDouble) {
+    visit(double{});
+  } else {
+    visit(float{});
+  }
+}
+
 }  // namespace switchyard
