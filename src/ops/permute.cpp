@@ -46,8 +46,9 @@ at::Tensor gather_rows(const at::Tensor& in, const at::Tensor& index, CheckRow c
   sizes[0] = index.numel();
   at::Tensor out = at::empty(sizes, in.options());
   const at::Tensor source = in.contiguous();
-  const int64_t bytes =
-      in.size(0) == 0 ? 0 : source.numel() / in.size(0) * static_cast<int64_t>(in.element_size());
+  const int64_t bytes = index.numel() == 0
+                            ? 0
+                            : out.numel() / index.numel() * static_cast<int64_t>(in.element_size());
   const auto* from = static_cast<const char*>(source.const_data_ptr());
   auto* to = static_cast<char*>(out.mutable_data_ptr());
   const auto* row_of = index.const_data_ptr<int64_t>();

@@ -101,6 +101,17 @@ TEST(ExpertOrder, AcceptsNoTokens) {
   EXPECT_EQ(permute_weights(at::empty({0, 2}), order).sizes(), (std::vector<int64_t>{0}));
 }
 
+// A rank may have empty rows and no tokens. Memory that was used before shows rows that nobody
+// wrote.
+TEST(ExpertOrder, MakesEmptyRowsZeroAlsoWithoutTokens) {
+  const ExpertOrder order = expert_order(at::empty({0, 2}, at::kLong), 3, {2, 0, 5});
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    at::full({7, 5}, NAN);
+    EXPECT_TRUE(permute(at::empty({0, 5}), order).eq(0).all().item<bool>());
+    EXPECT_TRUE(permute_weights(at::empty({0, 2}), order).eq(0).all().item<bool>());
+  }
+}
+
 TEST(ExpertOrder, NamesTheIdThatIsNoExpert) {
   EXPECT_EQ(message_of([] {
               expert_order(longs({0, 4, 1, 2}).view({2, 2}), 4);
