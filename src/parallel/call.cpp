@@ -33,6 +33,18 @@ uint32_t slot_of(int64_t group, Call::FirstExchange exchange, uint64_t digest) {
          (low(exchange.number, kNumberBits) << kDigestBits) | low(digest, kDigestBits);
 }
 
+// A text as it travels, cut and filled up to kTextBytes.
+at::Tensor to_bytes(const std::string& text) {
+  at::Tensor bytes = at::zeros({kTextBytes}, at::kByte);
+  std::copy_n(text.begin(), std::min(text.size(), size_t{kTextBytes - 1}),
+              static_cast<char*>(bytes.mutable_data_ptr()));
+  return bytes;
+}
+
+std::string to_text(const at::Tensor& bytes) {
+  return static_cast<const char*>(bytes.const_data_ptr());
+}
+
 // The first sentence of an error of Gloo, without the place in its source.
 std::string cause(const std::string& text) {
   const size_t place = text.starts_with('[') ? text.find("] ") : std::string::npos;
@@ -52,6 +64,10 @@ Call::Call(const GroupMembers& members, Transport& transport, Ledger& ledger,
       position_(ledger.position()),
       next_exchange_(first_exchange) {
   position_.layer = site.layer >= 0 ? site.layer : position_.layer;
+}
+
+Whereabouts::Place Call::place() const {
+  return {collective_, site_.name, &members_.name, &members_.ranks, position_};
 }
 
 std::string Call::topic() const {
@@ -105,22 +121,25 @@ void Call::wait(Exchange& exchange) const {
 std::vector<std::string> Call::exchange_texts(const std::string& own) {
   const size_t num_members = members_.ranks.size();
   Parts texts = at::zeros({std::ssize(members_.ranks), kTextBytes}, at::kByte).unbind();
-  auto* first = static_cast<char*>(texts[static_cast<size_t>(members_.own)].mutable_data_ptr());
-  std::copy_n(own.begin(), std::min(own.size(), size_t{kTextBytes - 1}), first);
+  texts[static_cast<size_t>(members_.own)].copy_(to_bytes(own));
   wait(*start(Parts(num_members, texts[static_cast<size_t>(members_.own)]), texts, kVerifyTopic));
   std::vector<std::string> result;
   for (const at::Tensor& text : texts) {
-    result.emplace_back(static_cast<const char*>(text.const_data_ptr()));
+    result.push_back(to_text(text));
   }
   return result;
 }
 
-void Call::verify(const CallContent& content) {
+std::string Call::describe(const CallContent& content) const {
   const std::string place = position_.text();
-  const std::vector<std::string> texts = exchange_texts(fmt::format(
-      "{} \"{}\" of {} [{}]{}{}{}{}", collective_, site_.full_name(), c10::toString(content.dtype),
-      fmt::join(content.sizes, ", "), content.detail.empty() ? "" : ", ", content.detail,
-      place.empty() ? "" : " in ", place));
+  return fmt::format("{} \"{}\" of {} [{}]{}{}{}{}", collective_, site_.full_name(),
+                     c10::toString(content.dtype), fmt::join(content.sizes, ", "),
+                     content.detail.empty() ? "" : ", ", content.detail,
+                     place.empty() ? "" : " in ", place);
+}
+
+void Call::verify(const CallContent& content) {
+  const std::vector<std::string> texts = exchange_texts(describe(content));
   for (size_t i = 1; i < texts.size(); ++i) {
     check<CommError>(texts[i] == texts[0],
                      "[{}] calls over group {} of ranks {} differ: rank {} makes {}; rank {} "
@@ -129,6 +148,38 @@ void Call::verify(const CallContent& content) {
                      members_.ranks[0], texts[0], members_.ranks[i], texts[i]);
   }
   verify_rows(content);
+}
+
+// First what the sender says, then what the receiver says; neither waits here.
+Call::Comparison Call::start_comparing(size_t other, bool is_send, const CallContent& content) {
+  Comparison comparison{other, is_send, to_bytes(describe(content)),
+                        at::zeros({kTextBytes}, at::kByte)};
+  const Parts none(members_.ranks.size());
+  Parts own_text = none;
+  Parts other_text = none;
+  own_text[other] = comparison.own_text;
+  other_text[other] = comparison.other_text;
+  for (const bool is_senders : {true, false}) {
+    const bool speaks = is_senders == is_send;
+    comparison.exchanges.push_back(
+        start(speaks ? own_text : none, speaks ? none : other_text, kVerifyTopic));
+  }
+  return comparison;
+}
+
+void Call::compare(const Comparison& comparison) const {
+  for (const auto& exchange : comparison.exchanges) {
+    wait(*exchange);
+  }
+  const std::string own = to_text(comparison.own_text);
+  const std::string others = to_text(comparison.other_text);
+  const int64_t own_rank = members_.ranks[static_cast<size_t>(members_.own)];
+  const int64_t other_rank = members_.ranks[comparison.other];
+  check<CommError>(own == others,
+                   "[{}] transfers over group {} differ: rank {} sends {}; rank {} receives {}",
+                   members_.whoami, members_.name, comparison.is_send ? own_rank : other_rank,
+                   comparison.is_send ? own : others, comparison.is_send ? other_rank : own_rank,
+                   comparison.is_send ? others : own);
 }
 
 // Every member hears how many rows each other will send it; all throw, since all see all counts.
@@ -163,6 +214,22 @@ void Call::record() const {
   ledger_.record(site_, collective_, members_.name, bytes_, seconds_);
 }
 
+// What is known of a rank that said nothing; and, where it waits in a call of another group, of
+// those it waits for, so that the rank which keeps all waiting is named. Adds to `asked` who was.
+std::string Call::silence_of(int64_t rank, std::vector<int64_t>& asked) const {
+  std::string text = fmt::format("; rank {} is silent: dead, hung or still computing", rank);
+  const std::vector<std::string> notes = transport_.notes({rank});
+  const Note note = notes.empty() ? Note{} : Note::decoded(notes[0]);
+  text += note.text.empty() ? "" : fmt::format(", last heard of {}", note.text);
+  for (const int64_t other : note.waits_for) {
+    if (std::find(asked.begin(), asked.end(), other) == asked.end()) {
+      asked.push_back(other);
+      text += silence_of(other, asked);
+    }
+  }
+  return text;
+}
+
 void Call::report(const PeerLost& lost) const {
   const double timeout = std::chrono::duration<double>(transport_.timeout()).count();
   const std::string place = position_.text().empty() ? "" : " in " + position_.text();
@@ -171,13 +238,15 @@ void Call::report(const PeerLost& lost) const {
       site_.full_name(), members_.name, fmt::join(members_.ranks, " "), place,
       lost.is_timeout ? fmt::format("rank {} did not take part within {} s", lost.peer, timeout)
                       : fmt::format("the connection to rank {} is lost", lost.peer));
-  const auto own_words = fmt::format("failed in {} \"{}\" over group {}{}", collective_,
-                                     site_.full_name(), members_.name, place);
+  const auto own_words =
+      fmt::format("failed in {} \"{}\" over group {}{}, where it lost rank {}", collective_,
+                  site_.full_name(), members_.name, place, lost.peer);
   const auto words = transport_.last_words(own_words, members_.ranks);
+  std::vector<int64_t> asked = members_.ranks;
   for (size_t i = 0; i < words.size(); ++i) {
     if (static_cast<int64_t>(i) != members_.own) {
-      text += fmt::format("; rank {} {}", members_.ranks[i],
-                          words[i].empty() ? "is silent: dead, hung or still computing" : words[i]);
+      text += words[i].empty() ? silence_of(members_.ranks[i], asked)
+                               : fmt::format("; rank {} {}", members_.ranks[i], words[i]);
     }
   }
   throw CommError(fmt::format("{}. Look for the first error in the output of those ranks. ({})",

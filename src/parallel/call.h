@@ -47,6 +47,20 @@ class Call {
   void verify(const CallContent& content);
   static constexpr int64_t kVerifyExchanges = 2;
 
+  // The same between two members, of which one sends and the other receives: what either is about
+  // to do travels while they go on, and is compared by compare(). Makes kTransferExchanges
+  // exchanges.
+  struct Comparison {
+    size_t other = 0;
+    bool is_send = false;
+    at::Tensor own_text = {};
+    at::Tensor other_text = {};
+    std::vector<std::shared_ptr<Transport::Exchange>> exchanges = {};
+  };
+  Comparison start_comparing(size_t other, bool is_send, const CallContent& content);
+  void compare(const Comparison& comparison) const;
+  static constexpr int64_t kTransferExchanges = 2;
+
   using Parts = std::vector<at::Tensor>;  // one per member; undefined, empty and own ones stay
   using Exchange = Transport::Exchange;
 
@@ -58,6 +72,7 @@ class Call {
   // Runs `work` and counts its time as this call's.
   template <class Work>
   void timed(const Work& work) {
+    const Whereabouts::InCall here(ledger_.whereabouts(), place());
     const auto start = std::chrono::steady_clock::now();
     work();
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -72,6 +87,9 @@ class Call {
   std::vector<std::string> exchange_texts(const std::string& own);
   void verify_rows(const CallContent& content);
   std::string topic() const;
+  std::string describe(const CallContent& content) const;
+  Whereabouts::Place place() const;
+  std::string silence_of(int64_t rank, std::vector<int64_t>& asked) const;
   [[noreturn]] void report(const PeerLost& lost) const;
 
   const GroupMembers& members_;

@@ -27,17 +27,19 @@ constexpr DrawnGroup kDrawnGroups[] = {
 };
 
 std::string coordinates(const Mesh& mesh) {
+  const std::vector<int64_t> nodes = mesh.declared_nodes();
+  const bool has_nodes = nodes.back() > 0;
   std::string text = " rank";
   for (const Axis axis : kColumns) {
     text += fmt::format("{:>5}", to_string(axis));
   }
-  text += "\n";
+  text += has_nodes ? " node\n" : "\n";
   for (int64_t rank = 0; rank < mesh.world_size(); ++rank) {
     text += fmt::format("{:>5}", rank);
     for (const Axis axis : kColumns) {
       text += fmt::format("{:>5}", mesh.coordinate(rank, axis));
     }
-    text += "\n";
+    text += has_nodes ? fmt::format("{:>5}\n", nodes[static_cast<size_t>(rank)]) : "\n";
   }
   return text;
 }

@@ -180,6 +180,26 @@ class GlooTransport : public Transport {
     return run_within(3 * kLastWordsTime, ask) ? *words : std::vector<std::string>();
   }
 
+  void leave_note(const std::string& note) override {
+    if (!has_lost_store_) {
+      const auto write = [note, store = store_, rank = rank_] { store->set(note_key(rank), note); };
+      has_lost_store_ = !run_within(kLastWordsTime, write);
+    }
+  }
+
+  std::vector<std::string> notes(const std::vector<int64_t>& peers) override {
+    const auto notes = std::make_shared<std::vector<std::string>>();
+    const auto ask = [notes, peers, store = store_] {
+      std::vector<std::string> found;
+      for (const int64_t peer : peers) {
+        const bool has_note = store->check({note_key(peer)});
+        found.push_back(has_note ? store->get_to_str(note_key(peer)) : "");
+      }
+      *notes = std::move(found);
+    };
+    return run_within(kLastWordsTime, ask) ? *notes : std::vector<std::string>();
+  }
+
  private:
   // A rank is connected to a peer before the peer has noticed; if it had nothing to say and left
   // now, the peer would fail to connect.
@@ -202,6 +222,7 @@ class GlooTransport : public Transport {
   static constexpr const char* kAllConnected = "all connected";
 
   static std::string key(int64_t rank) { return "last_words/" + std::to_string(rank); }
+  static std::string note_key(int64_t rank) { return "note/" + std::to_string(rank); }
 
   // Closes all connections, so that who waits for this rank learns of it now. c10d has no call for
   // it, but a wait that times out does it.
@@ -234,6 +255,7 @@ class GlooTransport : public Transport {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
   std::mutex mutex_;
   std::atomic<bool> has_spoken_ = false;
+  std::atomic<bool> has_lost_store_ = false;
 };
 
 }  // namespace

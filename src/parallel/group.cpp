@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -323,6 +324,34 @@ at::Tensor Group::all_gather_rows(const at::Tensor& rows, const std::vector<int6
   return gather(rows, 0, counts, site);
 }
 
+PendingCollective Group::start_all_gather_rows(const at::Tensor& rows,
+                                               const std::vector<int64_t>& counts,
+                                               at::Tensor result, const Site& site) const {
+  check_counts(counts, size(), site);
+  refuse_gradient(rows, site);
+  check_in_place(result, site, "all_gather");
+  check<ShapeError>(rows.size(0) == counts[own()] && result.size(0) == sum(counts),
+                    "{}: this rank gathers {} rows into {}, {} into {} were declared", site.name,
+                    rows.size(0), result.size(0), counts[own()], sum(counts));
+  const Parts parts = cut(result, 0, counts);
+  parts[own()].copy_(rows);
+  if (!communicates(site)) {
+    for (size_t member = 0; member < parts.size(); ++member) {
+      if (member != own()) {
+        at::Tensor(parts[member]).zero_();
+      }
+    }
+    return {};
+  }
+  const auto call = begin("all_gather", site, 1, content_of(rows, 0, counts));
+  std::shared_ptr<Call::Exchange> exchange;
+  call->timed([&] { exchange = call->start(Parts(parts.size(), parts[own()]), parts); });
+  return PendingCollective([=] {
+    call->timed([&] { call->wait(*exchange); });
+    call->record();
+  });
+}
+
 at::Tensor Group::reduce_scatter(const at::Tensor& values, int64_t dim, const Site& site) const {
   const int64_t wrapped = at::maybe_wrap_dim(dim, values.dim());
   return sum_and_cut(values, wrapped, shard_sizes(values.size(wrapped)), site);
@@ -457,14 +486,25 @@ PendingCollective Group::start_transfer(const at::Tensor& values, int64_t other,
   uint32_t& number = is_send ? num_sent_[index] : num_received_[index];
   const auto call =
       std::make_shared<Call>(members_, *transport_, ledger_, "transfer", site,
-                             Call::FirstExchange{.number = number++, .is_transfer = true});
+                             Call::FirstExchange{.number = number, .is_transfer = true});
+  number += static_cast<uint32_t>(verify_calls_ ? 1 + Call::kTransferExchanges : 1);
+  std::optional<Call::Comparison> comparison;
+  if (verify_calls_) {
+    comparison = call->start_comparing(
+        index, is_send, {.dtype = values.scalar_type(), .sizes = values.sizes().vec()});
+  }
   Parts parts(members_.ranks.size());
   parts[index] = values;
   const Parts none(members_.ranks.size());
   std::shared_ptr<Call::Exchange> exchange;
   call->timed([&] { exchange = is_send ? call->start(parts, none) : call->start(none, parts); });
-  return PendingCollective([call, exchange] {
-    call->timed([&] { call->wait(*exchange); });
+  return PendingCollective([call, exchange, comparison] {
+    call->timed([&] {
+      if (comparison) {
+        call->compare(*comparison);
+      }
+      call->wait(*exchange);
+    });
     call->record();
   });
 }

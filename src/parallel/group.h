@@ -47,9 +47,10 @@ class PendingCollective {
 //
 // Calls of another kind, site or size on different ranks never meet: they end by the timeout. With
 // verify_calls all members first compare what they are about to call, which takes a round trip or
-// two, and all throw CommError at the first call that differs, saying who calls what. What one
-// member sends to one other is not compared. All throw CommError, with this rank's coordinates, the
-// collective, the group and what the other members last said, when a member does not take part.
+// two, and all throw CommError at the first call that differs, saying who calls what; of what one
+// member sends to one other, both say what they do while it travels, and compare at wait(). All
+// throw CommError, with this rank's coordinates, the collective, the group and what the other
+// members last said, when a member does not take part.
 class Group {
  public:
   // `transport` is null for a group of one.
@@ -92,6 +93,12 @@ class Group {
                              const Site& site) const;
   at::Tensor reduce_scatter_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
                                  const Site& site) const;
+
+  // As all_gather_rows, into `result`, contiguous, of as many rows as the counts add up to. It goes
+  // on by itself while the caller computes; `result` must be left alone until wait() returns.
+  [[nodiscard]] PendingCollective start_all_gather_rows(const at::Tensor& rows,
+                                                        const std::vector<int64_t>& counts,
+                                                        at::Tensor result, const Site& site) const;
 
   // The text or the counts of every member, in rank order. Texts may differ in length, the number
   // of counts may not.

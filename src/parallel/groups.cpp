@@ -9,7 +9,7 @@
 namespace switchyard {
 
 Groups::Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport, bool verify_calls)
-    : mesh_(std::move(mesh)), rank_(rank), nodes_(static_cast<size_t>(mesh_.world_size())) {
+    : mesh_(std::move(mesh)), rank_(rank), nodes_(mesh_.declared_nodes()) {
   const std::string place = mesh_.describe(rank);
   const std::string whoami = fmt::format("rank {}{}{}", rank, place.empty() ? "" : ": ", place);
   for (int i = 0; i < kNumGroupNames; ++i) {
@@ -18,6 +18,9 @@ Groups::Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport, bo
     const auto own = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     groups_.emplace_back(GroupMembers{std::string(to_string(name)), i, ranks, own, whoami},
                          transport, ledger_, verify_calls);
+  }
+  if (transport != nullptr) {
+    watchman_ = std::make_unique<Watchman>(*transport, ledger_.whereabouts());
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "parallel/group.h"
 #include "parallel/mesh.h"
+#include "parallel/watchman.h"
 
 namespace switchyard {
 
@@ -26,7 +27,8 @@ class Groups {
 
   const Mesh& mesh() const { return mesh_; }
   int64_t rank() const { return rank_; }  // in the world
-  // The machine of each rank of the world, numbered from 0; all 0 where no launcher said otherwise.
+  // The machine of each rank of the world, numbered from 0: as the mesh declares them, else as the
+  // launcher said; all 0 where neither did.
   const std::vector<int64_t>& nodes() const { return nodes_; }
   void set_nodes(std::vector<int64_t> nodes);  // throws ShapeError unless one per rank
   Ledger& ledger() const { return ledger_; }
@@ -36,7 +38,8 @@ class Groups {
   int64_t rank_;
   std::vector<int64_t> nodes_;
   mutable Ledger ledger_;
-  std::vector<Group> groups_;  // in the order of GroupName
+  std::vector<Group> groups_;           // in the order of GroupName
+  std::unique_ptr<Watchman> watchman_;  // reads what the members above hold
 };
 
 }  // namespace switchyard

@@ -229,7 +229,9 @@ std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const Mesh
                                          is_local ? "127.0.0.1" : "", timeout);
     auto groups = std::make_unique<Groups>(std::move(mesh), environment.rank, std::move(transport),
                                            options.verify_calls);
-    groups->set_nodes(nodes);
+    if (shape.ranks_per_node == 0) {
+      groups->set_nodes(nodes);
+    }
     return groups;
   } catch (const std::exception& error) {
     throw CommError(fmt::format("rank {} of {} cannot connect to the others within {} s ({})",

@@ -30,13 +30,6 @@ std::string_view to_string(Purpose purpose) {
   return "";
 }
 
-std::string RunPosition::text() const {
-  if (step < 0) {
-    return layer < 0 ? "" : fmt::format("layer {}", layer);
-  }
-  return layer < 0 ? fmt::format("step {}", step) : fmt::format("step {}, layer {}", step, layer);
-}
-
 std::string Site::full_name() const {
   return std::string(name) + (is_backward ? "/backward" : "");
 }

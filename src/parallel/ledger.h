@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/whereabouts.h"
+
 namespace switchyard {
 
 // What a transfer is for; the metrics add up bytes and time by purpose.
@@ -32,14 +34,6 @@ struct Site {
   int64_t layer = -1;        // of a gradient: that of the forward pass; else the ledger knows it
 
   std::string full_name() const;  // "attention.output" or "attention.output/backward"
-};
-
-// Where a rank is in its run, for messages. -1: nowhere in particular.
-struct RunPosition {
-  int64_t step = -1;   // as the metrics count it, from 1
-  int64_t layer = -1;  // of the model, from 0
-
-  std::string text() const;  // "step 12, layer 3"; empty when nowhere
 };
 
 struct LedgerEntry {
@@ -69,6 +63,7 @@ class Ledger {
 
   // Kept up to date by who trains and by the model; clear() leaves it.
   RunPosition& position() { return position_; }
+  Whereabouts& whereabouts() { return whereabouts_; }
 
   // Test-only: called before each transfer, in the thread that makes it; it may sleep, throw or end
   // the process, to prove that the others notice.
@@ -93,6 +88,7 @@ class Ledger {
   std::map<std::string, int64_t> scale_sites_;  // name -> how often it was asked
   std::string removed_;
   RunPosition position_;
+  Whereabouts whereabouts_;
   CallHook call_hook_;
 };
 

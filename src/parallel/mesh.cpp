@@ -104,7 +104,8 @@ MeshShape mesh_shape(const ParallelConfig& parallel, int64_t num_ranks) {
           .pipeline = parallel.pipeline_size,
           .expert = parallel.expert_size,
           .expert_tensor = parallel.expert_tensor_size,
-          .order = parallel.order};
+          .order = parallel.order,
+          .ranks_per_node = parallel.ranks_per_node};
 }
 
 Mesh::Mesh(const MeshShape& shape) : shape_(shape) {
@@ -163,6 +164,14 @@ int64_t Mesh::coordinate_in(const Folding& folding, int64_t rank, Axis axis) {
     }
   }
   return 0;
+}
+
+std::vector<int64_t> Mesh::declared_nodes() const {
+  std::vector<int64_t> nodes(static_cast<size_t>(world_size()), 0);
+  for (int64_t rank = 0; shape_.ranks_per_node > 0 && rank < world_size(); ++rank) {
+    nodes[static_cast<size_t>(rank)] = rank / shape_.ranks_per_node;
+  }
+  return nodes;
 }
 
 int64_t Mesh::size(Axis axis) const {

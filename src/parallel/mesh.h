@@ -52,6 +52,8 @@ struct MeshShape {
   // Axes of both foldings from the fastest varying to the slowest. The dense folding skips "ep",
   // the expert one skips "cp" and reads "tp" as expert tensor and "dp" as expert data.
   std::string order = "tp-cp-ep-dp-pp";
+  // Ranks per machine in the order of ranks, where that is declared; 0: as the launcher says.
+  int64_t ranks_per_node = 0;
 };
 
 // The shape that the settings ask for, of that many ranks; checked by Mesh. Not collective.
@@ -65,6 +67,8 @@ class Mesh {
   explicit Mesh(const MeshShape& shape);
 
   int64_t world_size() const { return shape_.world_size; }
+  // The machine of each rank where ranks_per_node declares it, numbered from 0; else all 0.
+  std::vector<int64_t> declared_nodes() const;
   int64_t size(Axis axis) const;
   int64_t size(GroupName name) const;
   int64_t coordinate(int64_t rank, Axis axis) const;

@@ -52,6 +52,13 @@ class Transport {
   // nothing, no texts at all when they cannot be asked. Never throws.
   virtual std::vector<std::string> last_words(const std::string& own,
                                               const std::vector<int64_t>& peers) = 0;
+
+  // Says where this rank is, in place of what it said before. May be called by another thread than
+  // that of the rank. Does not wait long for a store that does not answer, and never throws.
+  virtual void leave_note(const std::string& note) = 0;
+  // The last note of each of `peers`; empty for one that left none, no notes at all when they
+  // cannot be asked. Never throws.
+  virtual std::vector<std::string> notes(const std::vector<int64_t>& peers) = 0;
 };
 
 }  // namespace switchyard

@@ -29,5 +29,14 @@ TEST(DrawMesh, SaysNothingOfGroupsOfOneRank) {
             "    0    0    0    0    0    0    0    0\n");
 }
 
+TEST(DrawMesh, ShowsNodesThatAreDeclared) {
+  EXPECT_EQ(draw_mesh(Mesh({.world_size = 2, .expert = 2, .ranks_per_node = 1})),
+            " rank   tp   cp   dp   pp  etp   ep  edp node\n"
+            "    0    0    0    0    0    0    0    0    0\n"
+            "    1    0    0    1    0    0    1    0    1\n"
+            "dp-cp, ranks that hold the same dense parameters: {0 1}\n"
+            "ep, ranks that share the experts of a layer: {0 1}\n");
+}
+
 }  // namespace
 }  // namespace switchyard

@@ -625,10 +625,12 @@ TEST(Group, NamesWhoMadeAnotherCall) {
               testing::StartsWith(
                   "[rank 0: dp 0 edp 0] all_reduce \"mlp.output\" over group world of ranks 0 1 "
                   "failed: "));
-  EXPECT_THAT(messages[0], testing::HasSubstr("; rank 1 failed in all_gather "
-                                              "\"attention.input/backward\" over group world. "));
+  EXPECT_THAT(messages[0],
+              testing::HasSubstr("; rank 1 failed in all_gather "
+                                 "\"attention.input/backward\" over group world, where "
+                                 "it lost rank 0. "));
   EXPECT_THAT(messages[1], testing::HasSubstr("; rank 0 failed in all_reduce \"mlp.output\" over "
-                                              "group world. "));
+                                              "group world, where it lost rank 1. "));
   EXPECT_THAT(messages[0] + messages[1], testing::HasSubstr("did not take part within 1 s; "));
 }
 
@@ -684,6 +686,44 @@ TEST(Group, SaysThatASilentRankIsSilent) {
   EXPECT_THAT(messages[0], testing::HasSubstr("; rank 1 failed in all_reduce "));
   EXPECT_THAT(messages[0], testing::HasSubstr("; rank 2 is silent: dead, hung or still computing"));
   EXPECT_THAT(messages[0], testing::EndsWith(")"));
+}
+
+// Rank 0 waits for rank 2, which came later and waits for rank 3, which does not come: rank 0 gives
+// up first, and names it.
+TEST(Group, NamesTheRankThatAllWaitFor) {
+  MeshShape shape;
+  shape.world_size = 4;
+  shape.tensor = 2;
+  std::vector<std::string> messages(4);
+  const auto body = [&](Groups& groups) {
+    groups.ledger().position() = {3, 5};
+    try {
+      switch (groups.rank()) {
+        case 0:
+          groups[GroupName::kData].all_reduce(at::ones({6}), {"gradients"});
+          break;
+        case 2:
+          std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+          groups[GroupName::kTensor].all_reduce(at::ones({6}), {"mlp.output"});
+          break;
+        default:
+          std::this_thread::sleep_for(std::chrono::seconds(4));
+      }
+    } catch (const CommError& error) {
+      messages[static_cast<size_t>(groups.rank())] = error.what();
+      throw;
+    }
+  };
+  EXPECT_THROW(run_ranks(shape, body, std::chrono::milliseconds(1500)), CommError);
+  EXPECT_THAT(
+      messages[0],
+      testing::HasSubstr(
+          "rank 2 did not take part within 1.5 s; rank 2 is silent: dead, hung or still "
+          "computing, last heard of in all_reduce \"mlp.output\" over group tp of ranks 2 3 "
+          "in step 3, layer 5 at "));
+  EXPECT_THAT(messages[0], testing::HasSubstr(
+                               " UTC; rank 3 is silent: dead, hung or still computing, last heard "
+                               "of outside of calls, before its first at "));
 }
 
 TEST(Group, SaysWhereInTheRunItFailed) {
@@ -773,6 +813,43 @@ TEST(VerifiedCalls, NameThePairWhoseRowsDiffer) {
       }),
       testing::HasSubstr("all_to_all \"test.site\" over group world of ranks 0 1 in step 7: "
                          "rank 1 sends 2 rows to rank 0, which expects 3"));
+}
+
+TEST(VerifiedCalls, NameATransferThatDiffers) {
+  EXPECT_THAT(verdict_on([](const Group& world) {
+                const int64_t other = 1 - world.rank();
+                at::Tensor values = at::ones({world.rank() == 0 ? 6 : 7});
+                world.rank() == 0 ? world.start_send(values, other, {"hidden"}).wait()
+                                  : world.start_receive(values, other, {"hidden"}).wait();
+              }),
+              testing::HasSubstr(" transfers over group world differ: rank 0 sends transfer "
+                                 "\"hidden\" of Float [6] in step 7; rank 1 receives transfer "
+                                 "\"hidden\" of Float [7] in step 7"));
+}
+
+// Both send before they receive, several at once: neither waits for the comparison.
+TEST(VerifiedCalls, LetTransfersCross) {
+  run_ranks(
+      world_of(2),
+      [](Groups& groups) {
+        const Group& world = groups[GroupName::kWorld];
+        const int64_t other = 1 - world.rank();
+        std::vector<at::Tensor> sent;
+        std::vector<PendingCollective> sending;
+        for (int64_t i = 0; i < 4; ++i) {
+          sent.push_back(at::full({3 + i}, world.rank() * 10 + i));
+          sending.push_back(world.start_send(sent.back(), other, {"hidden"}));
+        }
+        for (int64_t i = 0; i < 4; ++i) {
+          const at::Tensor received = at::empty({3 + i}, at::kLong);
+          world.start_receive(received, other, {"hidden"}).wait();
+          EXPECT_TRUE(received.eq(other * 10 + i).all().item<bool>());
+        }
+        for (PendingCollective& one : sending) {
+          one.wait();
+        }
+      },
+      std::chrono::seconds(60), /*verify_calls=*/true);
 }
 
 TEST(VerifiedCalls, LeaveResultsAndLedgerAsTheyAre) {

@@ -277,5 +277,11 @@ TEST(Mesh, RefusesFoldingsThatDisagreeOnTheStages) {
   EXPECT_EQ(refusal(shape), "accepted");
 }
 
+TEST(Mesh, PutsRanksOnTheNodesThatAreDeclared) {
+  EXPECT_EQ(Mesh({.world_size = 3}).declared_nodes(), (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_EQ(Mesh({.world_size = 5, .ranks_per_node = 2}).declared_nodes(),
+            (std::vector<int64_t>{0, 0, 1, 1, 2}));
+}
+
 }  // namespace
 }  // namespace switchyard

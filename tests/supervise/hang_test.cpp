@@ -30,6 +30,7 @@ using testing::HasSubstr;
 constexpr int64_t kNumRanks = 3;
 constexpr int64_t kVictim = 1;
 constexpr Site kSite{"test.site"};
+constexpr const char* kOutside = "barrier/outside";  // the victim hangs between two calls
 
 // Each kind of call, by the name in its messages; some are made in more than one way.
 const std::map<std::string, std::function<void(const Group&)>>& calls() {
@@ -43,10 +44,21 @@ const std::map<std::string, std::function<void(const Group&)>>& calls() {
          pending.wait();
        }},
       {"all_gather", [](const Group& world) { world.all_gather(at::ones({2}), 0, 6, kSite); }},
+      {"all_gather/background",
+       [](const Group& world) {
+         const at::Tensor result = at::empty({6});
+         world.start_all_gather_rows(at::ones({2}), {2, 2, 2}, result, kSite).wait();
+       }},
+      {"all_gather/text", [](const Group& world) { world.all_gather_text("text", kSite); }},
       {"reduce_scatter", [](const Group& world) { world.reduce_scatter(at::ones({6}), 0, kSite); }},
       {"all_to_all",
        [](const Group& world) {
          world.all_to_all(at::ones({3, 2}), {1, 1, 1}, {1, 1, 1}, kSite);
+       }},
+      {"shift",
+       [](const Group& world) {
+         const at::Tensor received = at::empty({4});
+         world.start_shift(at::ones({4}), received, kSite).wait();
        }},
       {"broadcast", [](const Group& world) { world.broadcast(at::ones({4}), kVictim, kSite); }},
       {"transfer",  // around a ring
@@ -59,11 +71,16 @@ const std::map<std::string, std::function<void(const Group&)>>& calls() {
          sent.wait();
        }},
       {"barrier", [](const Group& world) { world.barrier(kSite); }},
+      {kOutside, [](const Group& world) { world.barrier(kSite); }},
   };
   return all;
 }
 
-// What a rank does: the call three times, in the third of which the victim hangs.
+void hang() {
+  std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// What a rank does: the call three times, in the third of which, or before which, the victim hangs.
 int run_rank(const std::string& kind, int64_t timeout_s) {
   try {
     const auto groups = connect(read_launch_environment(), {.world_size = kNumRanks},
@@ -71,10 +88,13 @@ int run_rank(const std::string& kind, int64_t timeout_s) {
     Ledger& ledger = groups->ledger();
     ledger.set_call_hook_for_test([&](const Site&, std::string_view) {
       if (groups->rank() == kVictim && ledger.position().step == 3) {
-        std::this_thread::sleep_for(std::chrono::hours(1));
+        hang();
       }
     });
     for (int64_t step = 1; step <= 3; ++step) {
+      if (kind == kOutside && groups->rank() == kVictim && step == 3) {
+        hang();
+      }
       ledger.position() = {step, 5};
       calls().at(kind)((*groups)[GroupName::kWorld]);
     }
@@ -88,7 +108,7 @@ int run_rank(const std::string& kind, int64_t timeout_s) {
 class Hang : public testing::TestWithParam<std::string> {};
 
 TEST_P(Hang, IsNoticedByAllWithinTheTimeout) {
-  constexpr int64_t kTimeoutS = 2;
+  constexpr int64_t kTimeoutS = 5;
   const std::string& kind = GetParam();
   const fs::path folder = fs::path(testing::TempDir()) / fmt::format("hang_{}", getpid());
   fs::remove_all(folder);
@@ -119,11 +139,15 @@ TEST_P(Hang, IsNoticedByAllWithinTheTimeout) {
                                 "error: [rank {0}: dp {0} edp {0}] {1} \"test.site\" over group "
                                 "world of ranks 0 1 2 failed in step 3, layer 5: ",
                                 rank, kind.substr(0, kind.find('/')))));
-    EXPECT_THAT(text.str(), HasSubstr("; rank 1 is silent: dead, hung or still computing"));
+    EXPECT_THAT(text.str(), HasSubstr(fmt::format(
+                                "; rank 1 is silent: dead, hung or still computing, last heard "
+                                "of outside of calls, after {} \"test.site\" over group world "
+                                "of ranks 0 1 2 in step 2, layer 5 at ",
+                                kind.substr(0, kind.find('/')))));
     all += text.str();
   }
   // Who gives up first hangs up on the other.
-  EXPECT_THAT(all, HasSubstr("rank 1 did not take part within 2 s"));
+  EXPECT_THAT(all, HasSubstr("rank 1 did not take part within 5 s"));
   fs::remove_all(folder);
 }
 
