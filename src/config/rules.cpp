@@ -13,6 +13,7 @@
 #include "config/layer_set.h"
 #include "config/moe_layers.h"
 #include "config/not_built.h"
+#include "config/offload_modules.h"
 #include "config/pipeline_layout.h"
 #include "config/recompute_modules.h"
 #include "config/settings.h"
@@ -352,6 +353,17 @@ std::string recompute_names_modules(const Config& config) {
                 "leave them out, or moe");
 }
 
+std::string offload_names_modules(const Config& config) {
+  const auto& all = OffloadModules::kAll;
+  for (const std::string& name : config.train.offload_modules) {
+    if (std::find(all.begin(), all.end(), name) == all.end()) {
+      return fmt::format("train.offload_modules: there is no {}; the modules are {}", name,
+                         fmt::join(all, ", "));
+    }
+  }
+  return "";
+}
+
 std::string order_names_every_axis(const Config& config) {
   std::vector<std::string> axes;
   const std::string& order = config.parallel.order;
@@ -599,7 +611,8 @@ std::vector<Idle> idle_settings(const Config& config) {
   std::vector<Idle> idle = {
       {config.attention.window == 0, {"attention.window_layers"}, "attention.window is 0"},
       {is_dense,
-       {"moe", "routing", "parallel.expert_size", "parallel.expert_tensor_size"},
+       {"moe", "routing", "parallel.expert_size", "parallel.expert_tensor_size",
+        "parallel.ranks_per_node"},
        "moe.num_experts is 0"},
       {!is_dense && !is_softmax,
        {"moe.pre_softmax"},
@@ -643,6 +656,12 @@ std::vector<Idle> idle_settings(const Config& config) {
       {config.parallel.context_size == 1,
        {"parallel.context_exchange"},
        "parallel.context_size is 1"},
+      {!is_dense && moe.dispatcher != DispatcherKind::kFlex,
+       {"parallel.ranks_per_node"},
+       "moe.dispatcher is not flex"},
+      {config.parallel.data_sharding != DataSharding::kParameters,
+       {"parallel.prefetch_layers"},
+       "parallel.data_sharding is not parameters"},
       {optimizer.schedule == LrSchedule::kConstant,
        {"optimizer.min_lr"},
        "optimizer.schedule is constant"},
@@ -663,6 +682,9 @@ std::vector<Idle> idle_settings(const Config& config) {
       {config.train.recompute != Recompute::kFull,
        {"train.recompute_method", "train.recompute_layers"},
        "train.recompute is not full"},
+      {true,  // of the ranks that there are
+       {"train.offload_modules", "optimizer.offload"},
+       "ranks compute on the CPU, where everything is in host memory"},
       {config.data.eval.empty(), {"train.eval_every", "train.eval_batches"}, "data.eval is empty"},
   };
   const std::vector<Idle> rope = idle_rope_settings(config);
@@ -852,6 +874,7 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       dense_layers_fit(config),
       pipeline_stages_hold_the_layers(config),
       recompute_names_modules(config),
+      offload_names_modules(config),
       order_names_every_axis(config),
       tensor_ranks_share_heads(config),
       tensor_ranks_share_query_groups(config),

@@ -2,6 +2,7 @@
 
 #include "moe/all_gather_dispatcher.h"
 #include "moe/all_to_all_dispatcher.h"
+#include "moe/flex_dispatcher.h"
 
 namespace switchyard {
 
@@ -9,10 +10,10 @@ std::unique_ptr<TokenDispatcher> make_dispatcher(const MoeConfig& config, const 
   switch (config.dispatcher) {
     case DispatcherKind::kAllGather:
       return std::make_unique<AllGatherDispatcher>(config.num_experts, groups);
-    case DispatcherKind::kFlex:  // refused by config/not_built.h
-      break;
     case DispatcherKind::kAllToAll:
       return std::make_unique<AllToAllDispatcher>(config.num_experts, groups);
+    case DispatcherKind::kFlex:
+      return std::make_unique<FlexDispatcher>(config.num_experts, groups);
   }
   return nullptr;
 }

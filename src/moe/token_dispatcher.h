@@ -27,7 +27,8 @@ struct DispatchedTokens {
 // Brings token copies to their experts and the results back. Both calls are collective over the
 // ranks that share one copy of the experts (ep x etp): every rank must make them equally often,
 // also with no tokens. Differentiable. Rows of an expert come in a fixed order, and a token's
-// results are summed in slot order, so nothing depends on the order of arrival.
+// results are summed in a fixed one (slot by slot, but see FlexDispatcher), so nothing depends on
+// the order of arrival.
 class TokenDispatcher {
  public:
   virtual ~TokenDispatcher() = default;

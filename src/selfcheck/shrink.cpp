@@ -15,6 +15,7 @@
 #include "config/pipeline_layout.h"
 #include "config/rules.h"
 #include "config/settings.h"
+#include "parallel/mesh.h"
 #include "parallel/placement.h"
 
 namespace switchyard {
@@ -38,23 +39,44 @@ int64_t smallest_prime_factor(int64_t value) {
   return value;
 }
 
-void shrink_axes(ParallelConfig& parallel) {
+int64_t fewest_ranks(const ParallelConfig& parallel) {
+  return parallel.pipeline_size * std::lcm(parallel.tensor_size * parallel.context_size,
+                                           parallel.expert_size * parallel.expert_tensor_size);
+}
+
+void shrink_axes(ParallelConfig& parallel, bool has_nodes) {
+  const int64_t expert_size = parallel.expert_size;
   for (int64_t* size :
        {&parallel.tensor_size, &parallel.pipeline_size, &parallel.virtual_pipeline_size,
         &parallel.context_size, &parallel.expert_size, &parallel.expert_tensor_size}) {
     *size = smallest_prime_factor(*size);
   }
+  // Enough for two nodes of two ranks.
+  constexpr int64_t kRanksOfNodes = 4;
+  ParallelConfig wider = parallel;
+  wider.expert_size = kRanksOfNodes;
+  if (has_nodes && expert_size % kRanksOfNodes == 0 && fewest_ranks(wider) <= kMostSelfcheckRanks) {
+    parallel.expert_size = kRanksOfNodes;
+  }
 }
 
 int64_t num_ranks_for(const ParallelConfig& parallel) {
-  const int64_t fewest =
-      parallel.pipeline_size * std::lcm(parallel.tensor_size * parallel.context_size,
-                                        parallel.expert_size * parallel.expert_tensor_size);
+  const int64_t fewest = fewest_ranks(parallel);
   check<ConfigError>(fewest <= kMostSelfcheckRanks,
                      "the parallel section needs {} ranks even when each axis is as small as it "
                      "can be; selfcheck runs up to {}: check fewer axes at once",
                      fewest, kMostSelfcheckRanks);
   return 2 * fewest <= kMostSelfcheckRanks ? 2 * fewest : fewest;
+}
+
+// Nodes such that the ranks which share a layer's experts are on two or three.
+void shrink_nodes(Config& config, int64_t num_ranks) {
+  if (config.moe.dispatcher != DispatcherKind::kFlex) {
+    return;
+  }
+  const Mesh mesh(mesh_shape(config.parallel, num_ranks));
+  const std::vector<int64_t> sharers = mesh.members(0, GroupName::kExpertExpertTensor);
+  config.parallel.ranks_per_node = std::max(int64_t{1}, (sharers.back() + 1) / 2);
 }
 
 // --- Layers
@@ -359,8 +381,9 @@ std::vector<SettingChange> changes_between(const Config& before, const Config& a
 ShrunkConfig shrink(const Config& config) {
   check_rules(config, ConfigUse::kDescribe);
   ShrunkConfig shrunk{.config = config};
-  shrink_axes(shrunk.config.parallel);
+  shrink_axes(shrunk.config.parallel, config.moe.dispatcher == DispatcherKind::kFlex);
   shrunk.num_ranks = num_ranks_for(shrunk.config.parallel);
+  shrink_nodes(shrunk.config, shrunk.num_ranks);
   shrink_model(config, shrunk.config);
   compute_exactly(shrunk.config);
   check_rules(shrunk.config, ConfigUse::kDescribe);

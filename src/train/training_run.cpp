@@ -48,17 +48,36 @@ std::string host_name() {
   return name.data();
 }
 
-std::string describe_layout(const Config& config, int64_t world_size) {
+// "4 4": how many ranks in a row are on one machine, then on the next.
+std::string describe_nodes(const std::vector<int64_t>& nodes) {
+  std::vector<int64_t> runs;
+  for (size_t rank = 0; rank < nodes.size(); ++rank) {
+    if (rank == 0 || nodes[rank] != nodes[rank - 1]) {
+      runs.push_back(0);
+    }
+    ++runs.back();
+  }
+  return fmt::format("{}", fmt::join(runs, " "));
+}
+
+// What the order of sums depends on.
+std::string describe_layout(const Config& config, const Groups& groups) {
   const ParallelConfig& parallel = config.parallel;
   const std::string context =
       parallel.context_size > 1
           ? fmt::format(" cp {} {}", parallel.context_size,
                         word_of(kContextExchangeWords, parallel.context_exchange))
           : "";
-  return fmt::format("world {}: tp {}{} pp {} ep {} etp {}{}", world_size, parallel.tensor_size,
-                     context, parallel.pipeline_size, parallel.expert_size,
-                     parallel.expert_tensor_size,
-                     parallel.sequence_parallel ? " sequence parallel" : "");
+  const bool has_nodes =
+      config.moe.num_experts > 0 && config.moe.dispatcher == DispatcherKind::kFlex;
+  const std::string nodes =
+      has_nodes ? fmt::format(" nodes of {}", describe_nodes(groups.nodes())) : "";
+  const bool sums_over_ranks_first = parallel.data_sharding >= DataSharding::kGradients;
+  return fmt::format("world {}: tp {}{} pp {} ep {} etp {}{}{}{}", groups.mesh().world_size(),
+                     parallel.tensor_size, context, parallel.pipeline_size, parallel.expert_size,
+                     parallel.expert_tensor_size, nodes,
+                     parallel.sequence_parallel ? " sequence parallel" : "",
+                     sums_over_ranks_first ? " gradients sharded" : "");
 }
 
 // Of the whole model, each logical parameter once. Collective over the pipeline.
@@ -223,7 +242,7 @@ CheckpointRecord TrainingRun::record() const {
   record.configuration = resolved_yaml(config_, origins_);
   record.fingerprint = run_fingerprint(config_);
   record.seed = static_cast<uint64_t>(config_.run.seed);
-  record.layout = describe_layout(config_, groups_.mesh().world_size());
+  record.layout = describe_layout(config_, groups_);
   record.extra["seconds_trained"] = seconds_trained_;
   record.extra["skipped_steps"] = skipped_steps_;
   record.describe_machine();

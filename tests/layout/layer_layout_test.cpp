@@ -201,6 +201,8 @@ const std::vector<LayerCase>& cases() {
   static const std::vector<LayerCase> all = [] {
     Config gathered = small_config();
     gathered.moe.dispatcher = DispatcherKind::kAllGather;
+    Config flex = small_config();
+    flex.moe.dispatcher = DispatcherKind::kFlex;
     Config head_norm = small_config();
     head_norm.attention.qk_norm = QkNormKind::kHead;
     head_norm.attention.output_bias = true;
@@ -235,6 +237,13 @@ const std::vector<LayerCase>& cases() {
     Config padded_gathered = padded;
     padded_gathered.moe.dispatcher = DispatcherKind::kAllGather;
     padded_gathered.moe.linear_bias = true;
+    Config padded_flex = padded;
+    padded_flex.moe.dispatcher = DispatcherKind::kFlex;
+    padded_flex.moe.linear_bias = true;
+    padded_flex.moe.num_experts = 8;
+    padded_flex.moe.top_k = 5;
+    Config skewed_flex = skewed;
+    skewed_flex.moe.dispatcher = DispatcherKind::kFlex;
     Config sinkhorn = small_config();
     sinkhorn.moe.aux_loss_coeff = 0;
     sinkhorn.routing.method = RoutingMethod::kSinkhorn;
@@ -250,11 +259,14 @@ const std::vector<LayerCase>& cases() {
                                   {"norm", norm_layer(), small_config()},
                                   {"moe_alltoall", moe_layer(), small_config()},
                                   {"moe_allgather", moe_layer(), gathered},
+                                  {"moe_flex", moe_layer(), flex},
                                   {"moe_skewed", moe_layer(), skewed},
+                                  {"moe_skewed_flex", moe_layer(), skewed_flex},
                                   {"moe_biased", moe_layer(), biased},
                                   {"moe_capacity", moe_layer(), capacity},
                                   {"moe_padded", moe_layer(), padded},
                                   {"moe_padded_gathered", moe_layer(), padded_gathered},
+                                  {"moe_padded_flex", moe_layer(), padded_flex},
                                   {"moe_sinkhorn", moe_layer(), sinkhorn},
                                   {"moe_noisy", moe_layer(), noisy},
                                   {"moe_gated_biased_groups", moe_layer(), biased_gathered},
@@ -278,6 +290,17 @@ const std::vector<Layout>& layouts() {
        .expert = 2,
        .expert_tensor = 2,
        .sequence_parallel = true},
+      {.name = "ep4_nodes_of_2", .world_size = 4, .expert = 4, .ranks_per_node = 2},
+      {.name = "ep2_etp2_nodes_of_3",
+       .world_size = 4,
+       .expert = 2,
+       .expert_tensor = 2,
+       .ranks_per_node = 3},
+      {.name = "tp2_ep2_dp2_nodes_of_1",
+       .world_size = 4,
+       .tensor = 2,
+       .expert = 2,
+       .ranks_per_node = 1},
       {.name = "tp4", .world_size = 4, .tensor = 4},  // more ranks than key/value heads
       {.name = "tp4_sp", .world_size = 4, .tensor = 4, .sequence_parallel = true},
   };

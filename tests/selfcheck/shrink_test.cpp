@@ -77,6 +77,20 @@ TEST(Shrink, KeepsThePipeline) {
   EXPECT_EQ(alone.parallel.pipeline_layout, "E|t|t|t|t|L");
 }
 
+TEST(Shrink, PutsTheRanksOfAnExpertLayerOnSeveralNodes) {
+  Config config = large_config();
+  config.moe.dispatcher = DispatcherKind::kFlex;
+  const ShrunkConfig wide = shrink(config);
+  EXPECT_EQ(wide.config.parallel.expert_size, 4);
+  EXPECT_EQ(wide.config.parallel.ranks_per_node, 2);
+  EXPECT_EQ(wide.num_ranks, 8);
+  config.parallel.expert_size = 2;
+  config.parallel.ranks_per_node = 8;
+  EXPECT_EQ(shrink(config).config.parallel.ranks_per_node, 1);
+  config.parallel.order = "dp-tp-cp-ep-pp";
+  EXPECT_EQ(shrink(config).config.parallel.ranks_per_node, 1);
+}
+
 TEST(Shrink, ReportsEverySettingThatItChanged) {
   const ShrunkConfig shrunk = shrink(large_config());
   const auto change =

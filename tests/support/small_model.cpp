@@ -40,6 +40,7 @@ Config Layout::apply(Config config) const {
   config.parallel.pipeline_layout = pipeline_layout;
   config.parallel.context_size = context;
   config.parallel.context_exchange = exchange;
+  config.parallel.ranks_per_node = ranks_per_node;
   return config;
 }
 

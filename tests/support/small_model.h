@@ -23,6 +23,7 @@ struct Layout {
   const char* pipeline_layout = "";
   int64_t context = 1;
   ContextExchange exchange = ContextExchange::kRing;
+  int64_t ranks_per_node = 0;
 
   MeshShape mesh() const;
   Config apply(Config config) const;  // with the parallel section of this layout
