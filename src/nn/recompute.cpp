@@ -7,54 +7,15 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include "base/error.h"
+#include "nn/saved_tensors.h"
 
 namespace switchyard {
 namespace {
 
 using torch::autograd::SavedVariableHooks;
-
-// Tells what to do with each tensor that autograd saves on this thread.
-class SavedTensorPolicy {
- public:
-  virtual ~SavedTensorPolicy() = default;
-  virtual std::unique_ptr<SavedVariableHooks> make_hooks() = 0;
-  virtual bool is_of_segment() const { return true; }
-};
-
-thread_local SavedTensorPolicy* active_policy = nullptr;
-
-class ScopedPolicy {
- public:
-  explicit ScopedPolicy(SavedTensorPolicy* policy) : previous_(active_policy) {
-    active_policy = policy;
-  }
-  ~ScopedPolicy() { active_policy = previous_; }
-  ScopedPolicy(const ScopedPolicy&) = delete;
-  ScopedPolicy& operator=(const ScopedPolicy&) = delete;
-
- private:
-  SavedTensorPolicy* previous_;
-};
-
-// libtorch offers default hooks to Python only; an engine of our own offers them to C++.
-class EngineWithPolicy final : public torch::autograd::Engine {
- public:
-  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return active_policy == nullptr ? nullptr : active_policy->make_hooks();
-  }
-};
-
-const bool engine_is_installed = [] {
-  torch::autograd::set_default_engine_stub([]() -> torch::autograd::Engine& {
-    static auto* engine = new EngineWithPolicy;  // outlives every thread that may still use it
-    return *engine;
-  });
-  return true;
-}();
 
 class Replay;
 
@@ -139,6 +100,7 @@ class DropPolicy final : public SavedTensorPolicy {
   std::unique_ptr<SavedVariableHooks> make_hooks() override {
     return std::make_unique<DropHooks>(replay_);
   }
+  bool is_of_segment() const override { return true; }
 
  private:
   std::shared_ptr<Replay> replay_;
@@ -163,6 +125,7 @@ class KeepPolicy final : public SavedTensorPolicy {
   std::unique_ptr<SavedVariableHooks> make_hooks() override {
     return std::make_unique<KeepHooks>(replay_);
   }
+  bool is_of_segment() const override { return true; }
 
  private:
   Replay& replay_;
@@ -197,7 +160,6 @@ thread_local DroppedOutputs::Policy* active_outputs = nullptr;
 
 std::vector<at::Tensor> run_dropping(const std::shared_ptr<Replay>& replay, const Segment& segment,
                                      const std::vector<at::Tensor>& inputs) {
-  check<ShapeError>(engine_is_installed, "the autograd engine has no hooks");
   DropPolicy policy(replay);
   const ScopedPolicy scope(&policy);
   return segment(inputs);
@@ -205,7 +167,7 @@ std::vector<at::Tensor> run_dropping(const std::shared_ptr<Replay>& replay, cons
 
 bool runs_plainly() {
   return !at::GradMode::is_enabled() ||
-         (active_policy != nullptr && active_policy->is_of_segment());
+         (active_policy() != nullptr && active_policy()->is_of_segment());
 }
 
 }  // namespace
@@ -220,7 +182,7 @@ class DroppedOutputs::Policy final : public SavedTensorPolicy {
   std::unique_ptr<SavedVariableHooks> make_hooks() override {
     return std::make_unique<NoteHooks>();
   }
-  bool is_of_segment() const override { return false; }
+  bool makes_again(const at::Tensor& tensor) const override { return maker_of(tensor) != nullptr; }
 
   void add(const at::Tensor& output, const std::shared_ptr<Replay>& maker) {
     outputs_.push_back({output, maker});
