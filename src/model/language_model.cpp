@@ -1,6 +1,7 @@
 #include "model/language_model.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -25,6 +26,13 @@ std::vector<StageLayers> stages_over(const Group& pipeline, const Config& config
   return pipeline_layout(config);
 }
 
+constexpr const char* kEmbeddingPart = "embedding";
+constexpr const char* kHeadPart = "head";
+
+std::string layer_part(size_t layer) {
+  return "layers." + std::to_string(layer);
+}
+
 void add_objective(at::Tensor& sum, const at::Tensor& term) {
   if (term.defined()) {
     sum = sum.defined() ? sum + term : term;
@@ -35,6 +43,7 @@ void add_objective(at::Tensor& sum, const at::Tensor& term) {
 
 LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
     : config_(config),
+      parameters_(parameters),
       pipeline_(parameters.groups()[GroupName::kPipeline]),
       tensor_group_(parameters.groups().tensor()),
       num_context_ranks_(parameters.groups()[GroupName::kContext].size()),
@@ -83,6 +92,13 @@ void LanguageModel::check_is_whole() const {
                      "this needs the whole model on every rank: parallel.pipeline_size must be 1");
 }
 
+void LanguageModel::check_is_in_memory() const {
+  check_is_whole();
+  check<ConfigError>(!parameters_.shards_parameters(),
+                     "this needs the whole model on every rank: parallel.data_sharding must not be "
+                     "parameters");
+}
+
 RoutingMemos LanguageModel::new_memos(const RoutingMemos& earlier) const {
   RoutingMemos memos;
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -126,7 +142,9 @@ LanguageModel::LayersOutput LanguageModel::forward_layers(LayerRange layers, con
   LayersOutput output{hidden, {}, {}};
   for (size_t i = layers.begin; i < layers.end; ++i) {
     const LayerMark mark(ledger_, static_cast<int64_t>(i));
+    PartUse use(parameters_.part_listener(), layer_part(i), output.hidden.tensor);
     LayerOutput layer = layers_[i]->forward(output.hidden, context, memos[i]);
+    use.ends_with(layer.hidden.tensor);
     output.hidden = layer.hidden;
     add_objective(output.objective, layer.objective);
     output.statistics.push_back(std::move(layer.statistics));
@@ -204,8 +222,10 @@ ModelOutput LanguageModel::forward_stage(int64_t stage, const at::Tensor& input,
 
   const StageLayers& own = stages_.at(static_cast<size_t>(stage));
   const Placement placement = residual_placement(num_tokens);
+  // A view: hooks of a leaf run before the gradients of parameters that were used with it are
+  // there.
   Placed hidden =
-      own.has_embedding ? embedding_->forward(batch.tokens, placement) : Placed{input, placement};
+      own.has_embedding ? embed(batch.tokens, placement) : Placed{input.view_as(input), placement};
   ModelOutput output;
   output.moe.resize(num_experts_.size());
   for (const LayerRange& layers : recomputed_together(own)) {
@@ -228,9 +248,39 @@ ModelOutput LanguageModel::forward_stage(int64_t stage, const at::Tensor& input,
   return output;
 }
 
+Placed LanguageModel::embed(const at::Tensor& tokens, const Placement& placement) const {
+  const PartUse use(parameters_.part_listener(), kEmbeddingPart, {});
+  return embedding_->forward(tokens, placement);
+}
+
+std::vector<std::string> LanguageModel::parts_of_stage(int64_t stage) const {
+  const StageLayers& own = stages_.at(static_cast<size_t>(stage));
+  std::vector<std::string> parts;
+  if (own.has_embedding || (own.has_head && config_.model.tie_embeddings)) {
+    parts.emplace_back(kEmbeddingPart);
+  }
+  for (int64_t layer = own.first; layer < own.end; ++layer) {
+    parts.push_back(layer_part(static_cast<size_t>(layer)));
+  }
+  if (own.has_head) {
+    parts.emplace_back(kHeadPart);
+  }
+  return parts;
+}
+
 void LanguageModel::add_language_loss(const Placed& hidden, const TokenBatch& batch,
                                       const Denominators& denominators, ModelOutput& output) const {
+  PartListener* const listener = parameters_.part_listener();
+  PartUse use(listener, kHeadPart, hidden.tensor);
+  std::optional<PartUse> use_of_tied;
+  if (config_.model.tie_embeddings) {
+    use_of_tied.emplace(listener, kEmbeddingPart, hidden.tensor);
+  }
   const TokenLoss loss = head_->loss(final_norm_->forward(hidden), batch.labels, batch.weights);
+  use.ends_with(loss.weighted_sum);
+  if (use_of_tied) {
+    use_of_tied->ends_with(loss.weighted_sum);
+  }
   output.loss_sum = loss.weighted_sum.detach();
   output.token_losses = loss.per_token;
   const at::Tensor language_loss =
@@ -247,7 +297,7 @@ DecodingCaches LanguageModel::new_caches(int64_t num_sequences) const {
 
 at::Tensor LanguageModel::next_logits(const std::vector<std::vector<int64_t>>& tokens,
                                       DecodingCaches& caches) const {
-  check_is_whole();
+  check_is_in_memory();
   const at::NoGradGuard no_grad;
   std::vector<int64_t> row;
   std::vector<int64_t> lengths;
@@ -289,7 +339,7 @@ at::Tensor LanguageModel::next_logits(const at::Tensor& tokens,
 }
 
 at::Tensor LanguageModel::logits(const TokenBatch& batch) const {
-  check_is_whole();
+  check_is_in_memory();
   const at::NoGradGuard no_grad;
   const ForwardContext context = context_for(batch.table, {}, 1);
   Placed hidden = embedding_->forward(batch.tokens, residual_placement(batch.table.held.size()));

@@ -72,6 +72,8 @@ class LanguageModel {
   ModelOutput forward_stage(int64_t stage, const at::Tensor& hidden, const TokenBatch& batch,
                             const Denominators& denominators, const RoutingMemos& memos) const;
   int64_t num_stages() const { return std::ssize(stages_); }  // of all ranks
+  // The parts whose parameters a stage of this rank uses: see PartListener.
+  std::vector<std::string> parts_of_stage(int64_t stage) const;
   // Of what passes between stages: [tokens here, hidden], in hidden_dtype().
   std::vector<int64_t> hidden_shape(const TokenBatch& batch) const;
   at::ScalarType hidden_dtype() const { return dtype_; }
@@ -100,6 +102,8 @@ class LanguageModel {
   void make_stage(Parameters& parameters, const StageLayers& stage,
                   const std::vector<LayerSpec>& specs);
   void check_is_whole() const;
+  void check_is_in_memory() const;
+  Placed embed(const at::Tensor& tokens, const Placement& placement) const;
   void add_language_loss(const Placed& hidden, const TokenBatch& batch,
                          const Denominators& denominators, ModelOutput& output) const;
   Placement residual_placement(int64_t num_tokens) const;
@@ -127,6 +131,7 @@ class LanguageModel {
                                 const ForwardContext& context, const RoutingMemos& memos) const;
 
   Config config_;
+  const Parameters& parameters_;
   const Group& pipeline_;
   const Group& tensor_group_;
   int64_t num_context_ranks_;

@@ -226,6 +226,11 @@ at::Tensor owned_elements(const ParameterStorage& storage) {
   return elements;
 }
 
+bool has_group_of_several(const ParameterStorage& storage, const Groups& groups) {
+  return std::any_of(storage.gradient_runs.begin(), storage.gradient_runs.end(),
+                     [&](const GradientRun& run) { return groups[run.group].size() > 1; });
+}
+
 std::vector<PieceRange> shares_of(const ParameterStorage& storage, const Groups& groups) {
   std::vector<ShardRange> kept;
   for (const GradientRun& run : storage.gradient_runs) {
@@ -255,6 +260,19 @@ at::Tensor ParameterStorage::owned_of(const at::Tensor& values, const PieceRange
   return values.view({-1}).narrow(0, is_whole ? range.in_storage : range.in_list, range.size());
 }
 
+void ParameterStorage::allocate_leaf() {
+  at::StorageImpl& memory = *leaf.storage().unsafeGetStorageImpl();
+  const auto bytes = static_cast<size_t>(leaf.numel()) * leaf.element_size();
+  memory.set_data_ptr_noswap(memory.allocator()->allocate(bytes));
+  memory.set_nbytes(bytes);
+}
+
+void ParameterStorage::free_leaf() {
+  at::StorageImpl& memory = *leaf.storage().unsafeGetStorageImpl();
+  memory.set_data_ptr_noswap(at::DataPtr(nullptr, leaf.device()));
+  memory.set_nbytes(0);
+}
+
 void ParameterStorage::absorb_gradient() {
   at::Tensor& from = leaf.mutable_grad();
   if (!from.defined()) {
@@ -269,12 +287,13 @@ void ParameterStorage::absorb_gradient() {
 }
 
 void ParameterStorage::publish_master() {
-  if (leaf.scalar_type() == master.scalar_type()) {
+  if (master.is_alias_of(leaf)) {
     return;
   }
-  const at::NoGradGuard no_grad;
+  // Not a change in autograd's eyes: what a graph has saved of the leaf stays valid.
+  const at::Tensor values = leaf.variable_data();
   for (const PieceRange& range : owned) {
-    owned_of(leaf, range).copy_(owned_of(master, range));
+    owned_of(values, range).copy_(owned_of(master, range));
   }
 }
 
@@ -333,8 +352,13 @@ at::Tensor Parameters::declare(std::vector<ParameterSpec> pieces,
   storage->shares = shares_of(*storage, groups_);
   storage->owned = is_sharded() ? storage->shares
                                 : cut_by_piece(storage->pieces, {{0, storage->master.numel()}});
-  if (!has_whole_masters()) {
+  storage->is_divided = is_sharded() && has_group_of_several(*storage, groups_);
+  const bool leaf_comes_and_goes = shards_parameters() && storage->is_divided;
+  if (!has_whole_masters() && (dtypes_.is_mixed() || leaf_comes_and_goes)) {
     storage->master = owned_elements(*storage);
+  }
+  if (leaf_comes_and_goes) {
+    storage->free_leaf();
   }
   storages_.push_back(std::move(storage));
   return storages_.back()->leaf;
@@ -344,6 +368,11 @@ at::Tensor Parameters::declare_buffer(const std::string& name, const std::vector
   check_name_is_free(name);
   buffers_.push_back({name, at::zeros(shape, dtypes_.master)});
   return buffers_.back().tensor;
+}
+
+bool Parameters::hold(const at::Tensor& tensor) const {
+  return std::any_of(storages_.begin(), storages_.end(),
+                     [&](const auto& storage) { return tensor.is_alias_of(storage->leaf); });
 }
 
 int64_t Parameters::logical_numel() const {

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "config/config.h"
+#include "nn/part_listener.h"
 #include "parallel/groups.h"
 #include "parallel/placement.h"
 
@@ -127,12 +128,17 @@ struct ParameterStorage {
   std::vector<PieceRange> shares;
   // What this rank's optimizer updates: `shares` where it is sharded, else every piece whole.
   std::vector<PieceRange> owned;
-  at::Tensor leaf;  // compute dtype, requires grad
-  // Master dtype. Unless mixed it shares memory with `leaf`; mixed and sharded it holds the owned
-  // elements alone, [num_owned].
+  // Whether some gradient group has several ranks, which each own some of its elements.
+  bool is_divided = false;
+  // Compute dtype, requires grad. Where parameters are sharded and it is divided it has
+  // memory only while it is in use: see Partition.
+  at::Tensor leaf;
+  // Master dtype. Unless mixed it shares memory with `leaf`; sharded and mixed, or where the leaf
+  // comes and goes, it holds the owned elements alone, [num_owned].
   at::Tensor master;
   // Master dtype, shaped like `leaf`, summed over micro-batches; undefined before the first.
-  // Reduced and sharded, only the owned elements are the sum over ranks.
+  // Reduced and sharded, only the owned elements are the sum over ranks. Where gradients are
+  // sharded it holds these alone, [num_owned].
   at::Tensor gradient;
 
   // The part of `whole` (any tensor with all elements of the storage) that holds piece i, in its
@@ -142,6 +148,10 @@ struct ParameterStorage {
   // The part of `values` that holds an owned range; `values` has all elements of the storage or the
   // owned ones alone. [range.size()], a view.
   at::Tensor owned_of(const at::Tensor& values, const PieceRange& range) const;
+  // Gives the leaf memory, of any content, or takes it away. What autograd has saved of the leaf
+  // sees the same memory.
+  void allocate_leaf();
+  void free_leaf();
 
   // Adds leaf.grad() to `gradient` and drops it.
   void absorb_gradient();
@@ -184,11 +194,21 @@ class Parameters {
   const std::vector<std::unique_ptr<ParameterStorage>>& storages() const { return storages_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
+  // Whether the tensor is a leaf or a view of one.
+  bool hold(const at::Tensor& tensor) const;
+
   const Groups& groups() const { return groups_; }
   const Dtypes& dtypes() const { return dtypes_; }
   bool is_sharded() const { return sharding_ != DataSharding::kNone; }
+  bool shards_gradients() const { return sharding_ >= DataSharding::kGradients; }
+  bool shards_parameters() const { return sharding_ >= DataSharding::kParameters; }
   // Whether every rank has the master values of all elements it computes with.
-  bool has_whole_masters() const { return !is_sharded() || !dtypes_.is_mixed(); }
+  bool has_whole_masters() const {
+    return !is_sharded() || (!dtypes_.is_mixed() && !shards_parameters());
+  }
+  // Who hears which parts of the model are in use; null for nobody. It must outlive the use.
+  PartListener* part_listener() const { return part_listener_; }
+  void set_part_listener(PartListener* listener) { part_listener_ = listener; }
   // Over all ranks of this rank's pipeline stages, each logical parameter once; a copy of one that
   // an earlier stage has does not count.
   int64_t logical_numel() const;
@@ -202,6 +222,7 @@ class Parameters {
   uint64_t seed_;
   FirstValues first_values_;
   DataSharding sharding_;
+  PartListener* part_listener_ = nullptr;
   std::vector<std::unique_ptr<ParameterStorage>> storages_;
   std::vector<Buffer> buffers_;
 };

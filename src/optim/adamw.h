@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "config/sections.h"
+#include "nn/host_memory.h"
 #include "nn/parameters.h"
 
 namespace switchyard {
@@ -23,7 +24,10 @@ class AdamW {
  public:
   // Takes betas, epsilon and weight decay from the settings; pieces without has_weight_decay get no
   // decay. Moments start at zero. `parameters` must be complete and outlive the optimizer.
-  AdamW(Parameters& parameters, const OptimizerConfig& settings);
+  // With optimizer.offload moments, and masters that are not the parameters themselves, stay in
+  // `memory` and visit the device for their part of a step.
+  AdamW(Parameters& parameters, const OptimizerConfig& settings,
+        HostMemory& memory = HostMemory::of_process());
 
   // One step on the owned elements of reduced gradients, of which none may be undefined; writes
   // those of the leaves as well. Follow it with publish_parameters() where the optimizer is
@@ -40,6 +44,7 @@ class AdamW {
  private:
   Parameters& parameters_;
   OptimizerConfig settings_;
+  HostMemory& memory_;
   std::vector<AdamWMoments> moments_;
   int64_t num_steps_ = 0;
 };

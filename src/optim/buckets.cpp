@@ -53,11 +53,19 @@ int64_t unpack_rank_at(int64_t offset, const at::Tensor& packed, Bucket& bucket,
 
 }  // namespace
 
-std::vector<Bucket> buckets_of(const Parameters& parameters, GroupName group,
+std::vector<ParameterStorage*> storages_of(const Parameters& parameters) {
+  std::vector<ParameterStorage*> storages;
+  for (const auto& storage : parameters.storages()) {
+    storages.push_back(storage.get());
+  }
+  return storages;
+}
+
+std::vector<Bucket> buckets_of(const std::vector<ParameterStorage*>& storages, GroupName group,
                                const std::function<at::Tensor(const ParameterStorage&)>& tensor_of,
                                int64_t bucket_bytes) {
   std::vector<at::Tensor> runs;
-  for (const auto& storage : parameters.storages()) {
+  for (const ParameterStorage* storage : storages) {
     for (const GradientRun& run : storage->gradient_runs) {
       if (run.group == group) {
         const at::Tensor flat = tensor_of(*storage).view({-1});

@@ -23,8 +23,8 @@ double gradient_norm(const Parameters& parameters, bool is_loss_finite) {
       const Parameter& piece = storage->pieces[range.piece];
       const ShardRange part =
           shard_range(range.size(), piece.num_gradient_groups(), piece.gradient_group_index());
-      const at::Tensor gradient = storage->gradient.view({-1});
-      sum += sum_of_squares(gradient.narrow(0, range.in_storage + part.begin, part.size()));
+      const at::Tensor gradient = storage->owned_of(storage->gradient, range);
+      sum += sum_of_squares(gradient.narrow(0, part.begin, part.size()));
     }
   }
   const at::Tensor total = at::full({1}, sum, at::kDouble);

@@ -1,5 +1,6 @@
 #include "optim/gradients.h"
 
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -92,9 +93,47 @@ void add_up_copies(Parameters& parameters) {
   }
 }
 
+// What the leaf has, in the master dtype, for all elements; the leaf forgets it.
+at::Tensor take_gradient(ParameterStorage& storage) {
+  const at::Tensor from = std::exchange(storage.leaf.mutable_grad(), at::Tensor());
+  return from.defined() ? from.to(storage.master.scalar_type()).contiguous()
+                        : at::zeros(storage.leaf.sizes(), storage.master.options());
+}
+
+void add_owned(ParameterStorage& storage, const at::Tensor& whole) {
+  if (!storage.gradient.defined()) {
+    storage.gradient = at::zeros({storage.num_owned()}, storage.master.options());
+  }
+  for (const PieceRange& range : storage.owned) {
+    storage.gradient.narrow(0, range.in_list, range.size()).add_(storage.owned_of(whole, range));
+  }
+}
+
 }  // namespace
 
+void reduce_into_shards(const std::vector<ParameterStorage*>& storages, const Groups& groups,
+                        int64_t bucket_bytes) {
+  const at::NoGradGuard no_grad;
+  std::map<const ParameterStorage*, at::Tensor> whole;
+  for (ParameterStorage* storage : storages) {
+    whole[storage] = take_gradient(*storage);
+  }
+  const auto gradient_of = [&](const ParameterStorage& storage) { return whole.at(&storage); };
+  for (const auto& [name, site] : kReductions) {
+    if (groups[name].size() > 1) {
+      reduce_scatter(buckets_of(storages, name, gradient_of, bucket_bytes), groups[name], site);
+    }
+  }
+  for (ParameterStorage* storage : storages) {
+    add_owned(*storage, whole.at(storage));
+  }
+}
+
 void absorb_gradients(Parameters& parameters) {
+  if (parameters.shards_gradients()) {
+    reduce_into_shards(storages_of(parameters), parameters.groups());
+    return;
+  }
   const at::NoGradGuard no_grad;
   for (const auto& storage : parameters.storages()) {
     storage->absorb_gradient();
@@ -105,17 +144,23 @@ void reduce_gradients(Parameters& parameters, int64_t bucket_bytes) {
   const at::NoGradGuard no_grad;
   for (const auto& storage : parameters.storages()) {
     if (!storage->gradient.defined()) {
-      storage->gradient = at::zeros(storage->leaf.sizes(), storage->master.options());
+      storage->gradient = parameters.shards_gradients()
+                              ? at::zeros({storage->num_owned()}, storage->master.options())
+                              : at::zeros(storage->leaf.sizes(), storage->master.options());
     }
   }
   add_up_copies(parameters);
+  if (parameters.shards_gradients()) {
+    return;  // reduced after each backward pass
+  }
   const auto gradient_of = [](const ParameterStorage& storage) { return storage.gradient; };
   for (const auto& [name, site] : kReductions) {
     const Group& group = parameters.groups()[name];
     if (group.size() == 1) {
       continue;
     }
-    std::vector<Bucket> buckets = buckets_of(parameters, name, gradient_of, bucket_bytes);
+    std::vector<Bucket> buckets =
+        buckets_of(storages_of(parameters), name, gradient_of, bucket_bytes);
     if (parameters.is_sharded()) {
       reduce_scatter(std::move(buckets), group, site);
     } else {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "nn/parameters.h"
 #include "optim/buckets.h"
@@ -8,12 +9,21 @@
 namespace switchyard {
 
 // Adds every leaf's gradient to its storage's gradient and drops it; after each backward pass.
+// Where gradients are sharded they are summed over ranks first (reduce_into_shards).
 void absorb_gradients(Parameters& parameters);
+
+// For sharded gradients: sums what the leaves of these storages have over ranks, adds the owned
+// elements to the storages' gradients and drops the rest. Collective over the world (pipeline
+// stages excepted), also for a leaf without a gradient, which counts as zeros. Deterministic.
+void reduce_into_shards(const std::vector<ParameterStorage*>& storages, const Groups& groups,
+                        int64_t bucket_bytes = kBucketBytes);
 
 // Sums each piece's gradient, in place, over its gradient_group(): the ranks that hold the same
 // elements and saw other tokens. The loss is already divided by the global weight, so the sum is
 // the gradient; nothing is averaged. Where the optimizer is sharded a rank gets the sum of its
-// owned elements only (the same bits), and the others are undefined.
+// owned elements only (the same bits), and the others are undefined. Where gradients are sharded
+// this has been done after each backward pass, so that sums over ranks are taken before those over
+// micro-batches: with several of these the last bits differ.
 //
 // A storage that no token of this rank reached counts as zeros and still takes part: which
 // collectives run, and over which bytes, follows from the declarations alone. Afterwards every

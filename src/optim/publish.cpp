@@ -23,9 +23,14 @@ constexpr GroupAndSite kGathers[] = {
 void publish_parameters(Parameters& parameters, int64_t bucket_bytes) {
   const at::NoGradGuard no_grad;
   for (const auto& storage : parameters.storages()) {
-    storage->publish_master();
+    if (!parameters.shards_parameters() || !storage->is_divided) {
+      storage->publish_master();
+    }
   }
-  if (!parameters.is_sharded()) {
+  if (parameters.part_listener() != nullptr) {
+    parameters.part_listener()->values_change();
+  }
+  if (!parameters.is_sharded() || parameters.shards_parameters()) {
     return;
   }
   const auto leaf_of = [](const ParameterStorage& storage) { return storage.leaf.detach(); };
@@ -34,7 +39,7 @@ void publish_parameters(Parameters& parameters, int64_t bucket_bytes) {
     if (group.size() == 1) {
       continue;
     }
-    for (Bucket& bucket : buckets_of(parameters, name, leaf_of, bucket_bytes)) {
+    for (Bucket& bucket : buckets_of(storages_of(parameters), name, leaf_of, bucket_bytes)) {
       const at::Tensor own = pack_of_rank(bucket, group.size(), group.rank());
       const at::Tensor all = group.all_gather_rows(own, counts_by_rank(bucket, group.size()), site);
       unpack_by_rank(all, bucket, group.size());

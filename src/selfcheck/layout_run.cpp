@@ -1,5 +1,7 @@
 #include "selfcheck/layout_run.h"
 
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 
@@ -11,7 +13,9 @@
 #include "base/random.h"
 #include "model/language_model.h"
 #include "optim/adamw.h"
+#include "optim/clip.h"
 #include "optim/gradients.h"
+#include "optim/partition.h"
 #include "optim/publish.h"
 #include "parallel/launch.h"
 #include "train/train_step.h"
@@ -151,13 +155,66 @@ class SiteNames {
   std::set<std::string> scales_;
 };
 
+// The model of a run on one rank.
+struct RankModel {
+  RankModel(const Config& config, const Groups& groups)
+      : parameters(groups, Dtypes::of(config.train.precision),
+                   static_cast<uint64_t>(config.run.seed), FirstValues::kInitial,
+                   config.parallel.data_sharding),
+        model(parameters, config),
+        partition(make_partition(parameters, config.parallel)) {
+    randomize_constant_parameters(parameters);
+  }
+
+  Parameters parameters;
+  LanguageModel model;
+  std::unique_ptr<Partition> partition;
+};
+
+// New memos for each batch, as compute_gradients() makes them.
+std::vector<RoutingMemos> memos_of(const std::vector<TokenBatch>& batches,
+                                   const LanguageModel& model) {
+  std::vector<RoutingMemos> memos;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    memos.push_back(model.new_memos(memos.empty() ? RoutingMemos{} : memos.back()));
+  }
+  return memos;
+}
+
+void run_first_step(const LayoutRun& run, const Groups& groups, ExpertChoices& choices,
+                    bool count_flips, LogicalTensors& result) {
+  RankModel rank(run.config, groups);
+  const auto batches = own_batches(run, 0, groups);
+  const auto for_each_batch = [&](const std::vector<RoutingMemos>& memos, const auto& act) {
+    for (size_t i = 0; i < batches.size(); ++i) {
+      act(batches[i], memos[i], groups);
+    }
+  };
+  if (count_flips) {
+    const auto free = memos_of(batches, rank.model);
+    (void)compute_gradients(rank.model, rank.parameters, batches, free);
+    clear_gradients(rank.parameters);
+    for_each_batch(free, std::bind_front(&ExpertChoices::count_flips, &choices));
+  }
+  const bool records = run.num_ranks == 1;
+  const auto memos = memos_of(batches, rank.model);
+  if (!records) {
+    for_each_batch(memos, std::bind_front(&ExpertChoices::replay, &choices));
+  }
+  const StepOutcome outcome = compute_gradients(rank.model, rank.parameters, batches, memos);
+  if (records) {
+    for_each_batch(memos, std::bind_front(&ExpertChoices::record, &choices));
+  }
+  result.add_gradients(rank.parameters);
+  result.add_whole("loss.first", at::full({1}, outcome.loss(), at::kDouble));
+  result.add_whole("grad_norm.first", at::full({1}, gradient_norm(rank.parameters), at::kDouble));
+}
+
 void run_rank(const LayoutRun& run, const Groups& groups, LogicalTensors& result) {
   const Config& config = run.config;
-  Parameters parameters(groups, Dtypes::of(config.train.precision),
-                        static_cast<uint64_t>(config.run.seed), FirstValues::kInitial,
-                        config.parallel.data_sharding);
-  LanguageModel model(parameters, config);
-  randomize_constant_parameters(parameters);
+  RankModel rank(config, groups);
+  Parameters& parameters = rank.parameters;
+  LanguageModel& model = rank.model;
   AdamW optimizer(parameters, config.optimizer);
   for (int64_t step = 0; step < kLayoutRunSteps; ++step) {
     const auto batches = own_batches(run, step, groups);
@@ -171,7 +228,8 @@ void run_rank(const LayoutRun& run, const Groups& groups, LogicalTensors& result
                            {config.optimizer.lr, config.optimizer.clip_grad_norm, std::nullopt}),
                 step, result);
   }
-  result.add_weights(parameters);
+  const auto add_weights = [&] { result.add_weights(parameters); };
+  rank.partition == nullptr ? add_weights() : rank.partition->with_all_present(add_weights);
 }
 
 }  // namespace
@@ -180,6 +238,15 @@ LayoutRun on_one_rank(LayoutRun run) {
   run.config.parallel = ParallelConfig{};
   run.num_ranks = 1;
   return run;
+}
+
+void run_first_step_in_fp32(LayoutRun run, ExpertChoices& choices, LogicalTensors& result,
+                            bool count_flips) {
+  run.config.train.precision = Precision::kFp32;
+  run_ranks(
+      mesh_shape(run.config.parallel, run.num_ranks),
+      [&](Groups& groups) { run_first_step(run, groups, choices, count_flips, result); },
+      run.timeout, run.config.parallel.verify_calls);
 }
 
 LayoutRunSites run_layout(const LayoutRun& run, LogicalTensors& result) {
@@ -191,7 +258,7 @@ LayoutRunSites run_layout(const LayoutRun& run, LogicalTensors& result) {
         run_rank(run, groups, result);
         names.add(groups.ledger());
       },
-      run.timeout);
+      run.timeout, run.config.parallel.verify_calls);
   return names.sites();
 }
 

@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "nn/parameters.h"
 #include "parallel/mesh.h"
+#include "selfcheck/expert_choices.h"
 #include "selfcheck/logical_tensors.h"
 
 namespace switchyard {
@@ -35,6 +36,13 @@ struct LayoutRunSites {
   std::vector<std::string> collectives;
   std::vector<std::string> scales;
 };
+
+// The first step's gradients alone, in fp32, with the choices of experts that `choices` has: a run
+// on one rank records them, another replays them. Adds to `result` "grad.NAME", "loss.first" and
+// "grad_norm.first". `count_flips`: runs a pass with free choices before, and counts how many
+// differ.
+void run_first_step_in_fp32(LayoutRun run, ExpertChoices& choices, LogicalTensors& result,
+                            bool count_flips = false);
 
 // Runs it and adds to `result` everything that must not depend on the layout: "grad.NAME" of the
 // first step; "weight.NAME" and "buffer.NAME" after the last; per step "loss.N", "grad_norm.N" and

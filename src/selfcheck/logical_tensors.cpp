@@ -79,8 +79,8 @@ std::vector<std::string> LogicalTensors::problems() const {
   return all;
 }
 
-std::vector<Difference> compare(const LogicalTensors& expected, const LogicalTensors& actual) {
-  constexpr double kShareOfLargestGradient = 1e-6;
+std::vector<Difference> compare(const LogicalTensors& expected, const LogicalTensors& actual,
+                                double least_share) {
   const auto norm = [](const at::Tensor& value) {
     return value.to(at::kDouble).norm().item<double>();
   };
@@ -98,16 +98,16 @@ std::vector<Difference> compare(const LogicalTensors& expected, const LogicalTen
       continue;
     }
     const double difference = norm(found->second - value);
-    const double scale = std::max(norm(value), kShareOfLargestGradient * largest_gradient);
+    const double scale = std::max(norm(value), least_share * largest_gradient);
     all.push_back({name, difference == 0 ? 0 : difference / scale});
   }
   return all;
 }
 
 std::vector<std::string> differences(const LogicalTensors& expected, const LogicalTensors& actual,
-                                     double tolerance) {
+                                     double tolerance, double least_share) {
   std::vector<std::string> lines = actual.problems();
-  for (const auto& [name, relative] : compare(expected, actual)) {
+  for (const auto& [name, relative] : compare(expected, actual, least_share)) {
     if (!(relative <= tolerance)) {
       lines.push_back(
           fmt::format("{}: {:.3g} of its norm away from the one-rank result", name, relative));

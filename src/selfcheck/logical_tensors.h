@@ -41,20 +41,25 @@ class LogicalTensors {
   std::vector<std::string> problems_;
 };
 
+// A tensor counts as having at least this share of the largest norm of any "grad." tensor: one that
+// is zero in truth holds the rounding of larger ones.
+constexpr double kLeastShare = 1e-6;
+
 // How far one logical tensor is from the expected one.
 struct Difference {
   std::string name;
-  // norm(actual - expected) / max(norm(expected), 1e-6 x the largest norm of any "grad." tensor);
-  // 0 where both are zero.
+  // norm(actual - expected) / max(norm(expected), least_share x the largest norm of any "grad."
+  // tensor); 0 where both are zero.
   double relative = 0;
 };
 
 // The layout test of docs/design.md, tensor by tensor, for every expected tensor. One that is
 // missing or has another shape is infinitely far.
-std::vector<Difference> compare(const LogicalTensors& expected, const LogicalTensors& actual);
+std::vector<Difference> compare(const LogicalTensors& expected, const LogicalTensors& actual,
+                                double least_share = kLeastShare);
 
 // One line per tensor that is further than `tolerance`, and per problem of `actual`.
 std::vector<std::string> differences(const LogicalTensors& expected, const LogicalTensors& actual,
-                                     double tolerance);
+                                     double tolerance, double least_share = kLeastShare);
 
 }  // namespace switchyard

@@ -53,7 +53,11 @@ at::Tensor ModelStages::backward(int64_t micro_batch, int64_t stage,
   add(visit.hidden, output_gradient);
   add(visit.objective, {});
   torch::autograd::backward(roots, gradients);
-  absorb_gradients(*parameters_);
+  if (PartListener* const listener = parameters_->part_listener()) {
+    listener->pass_ends(model_.parts_of_stage(stage));
+  } else {
+    absorb_gradients(*parameters_);
+  }
   return visit.input.defined() ? visit.input.grad() : at::Tensor();
 }
 

@@ -24,6 +24,7 @@ TrainableModel::TrainableModel(const Config& config, const Groups& groups, First
     : parameters(groups, Dtypes::of(config.train.precision), static_cast<uint64_t>(config.run.seed),
                  first_values, config.parallel.data_sharding),
       model(parameters, config),
+      partition(make_partition(parameters, config.parallel)),
       optimizer(parameters, config.optimizer) {}
 
 std::vector<TensorPart> TrainableModel::parts() const {

@@ -9,6 +9,7 @@
 #include "data/tokenizer.h"
 #include "model/language_model.h"
 #include "optim/adamw.h"
+#include "optim/partition.h"
 #include "train/model_source.h"
 
 namespace switchyard {
@@ -21,6 +22,7 @@ struct TrainableModel {
 
   Parameters parameters;
   LanguageModel model;
+  std::unique_ptr<Partition> partition;  // null where ranks divide neither gradients nor parameters
   AdamW optimizer;
 
   // Everything above as parts of a checkpoint. They share memory with this object.

@@ -130,7 +130,7 @@ TEST(CheckpointLayout, AnyLayoutIntoAnyOther) {
                       .expert = one_of({1, 2, 4}),
                       .expert_tensor = one_of({1, 2, 4})};
       shape.order = one_of({0, 1}) == 0 ? "tp-cp-ep-dp-pp" : "pp-dp-cp-tp-ep";
-      const auto sharding = one_of({0, 1}) == 0 ? DataSharding::kNone : DataSharding::kOptimizer;
+      const auto sharding = static_cast<DataSharding>(one_of({0, 1, 2, 3}));
       const auto dtypes = one_of({0, 1}) == 0 ? Dtypes::fp32() : Dtypes::bf16();
       const int64_t stage = shape.world_size / shape.pipeline;
       if (shape.world_size % shape.pipeline == 0 && stage % (shape.tensor * shape.context) == 0 &&
@@ -162,13 +162,19 @@ TEST(CheckpointLayout, ShardedStateIsSavedByItsOwners) {
   const TemporaryFolder folder;
   const MeshShape four{.world_size = 4, .tensor = 2, .expert = 2};
   for (const Dtypes& dtypes : {Dtypes::fp32(), Dtypes::bf16()}) {
-    const SavedLayout sharded{four, DataSharding::kOptimizer, dtypes};
-    save_in(sharded, folder / "sharded");
-    load_in(MeshShape{}, folder / "sharded", folder / "one");
-    load_in(sharded, folder / "one", folder / "again");
-    for (const auto& entry : std::filesystem::directory_iterator(folder / "sharded")) {
-      EXPECT_EQ(file_bytes(entry.path()), file_bytes(folder / "again" / entry.path().filename()))
-          << entry.path();
+    for (const DataSharding sharding :
+         {DataSharding::kOptimizer, DataSharding::kGradients, DataSharding::kParameters}) {
+      const SavedLayout sharded{four, sharding, dtypes};
+      save_in(sharded, folder / "sharded");
+      load_in(MeshShape{}, folder / "sharded", folder / "one");
+      load_in(sharded, folder / "one", folder / "again");
+      for (const auto& entry : std::filesystem::directory_iterator(folder / "sharded")) {
+        EXPECT_EQ(file_bytes(entry.path()), file_bytes(folder / "again" / entry.path().filename()))
+            << entry.path();
+      }
+      for (const char* name : {"sharded", "one", "again"}) {
+        std::filesystem::remove_all(folder / name);
+      }
     }
   }
 }

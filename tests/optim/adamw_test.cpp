@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -208,6 +210,45 @@ TEST(AdamW, GivesTheSameBitsForEveryNumberOfThreads) {
     return parameters.storages()[0]->master;
   };
   EXPECT_TRUE(updated(1).equal(updated(2)));
+}
+
+// Host memory apart from the device's.
+class OtherMemory final : public HostMemory {
+ public:
+  at::Tensor take(const at::Tensor& tensor) override { return tensor.clone(); }
+  at::Tensor give_back(const at::Tensor& kept, at::Device) override {
+    ++num_visits;
+    return kept.clone();
+  }
+  int64_t num_visits = 0;
+};
+
+TEST(AdamW, StepsFromHostMemoryToTheSameBits) {
+  for (const Dtypes& dtypes : {Dtypes::fp32(), Dtypes::bf16()}) {
+    const auto groups = Groups::single();
+    OtherMemory memory;
+    const auto train = [&](bool offload) {
+      Parameters parameters(*groups, dtypes, 1);
+      const ParameterStorage& storage = declare_eight(parameters);
+      OptimizerConfig settings = config();
+      settings.offload = offload;
+      AdamW optimizer(parameters, settings, memory);
+      for (int t = 0; t < 3; ++t) {
+        parameters.storages()[0]->gradient = at::sin(at::arange(8, at::kFloat) + 0.7 * t);
+        optimizer.step(0.01, /*gradient_scale=*/0.5);
+      }
+      return std::tuple(storage.leaf.detach(), storage.master.detach(), optimizer.moments()[0]);
+    };
+    const auto [leaf, master, moments] = train(false);
+    const int64_t visits_without = std::exchange(memory.num_visits, 0);
+    const auto [leaf_again, master_again, moments_again] = train(true);
+    EXPECT_TRUE(leaf.equal(leaf_again));
+    EXPECT_TRUE(master.equal(master_again));
+    EXPECT_TRUE(moments.first.equal(moments_again.first));
+    EXPECT_TRUE(moments.second.equal(moments_again.second));
+    EXPECT_EQ(visits_without, 0);
+    EXPECT_GT(memory.num_visits, 0);
+  }
 }
 
 }  // namespace

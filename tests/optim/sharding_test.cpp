@@ -1,5 +1,5 @@
-// An optimizer whose state is divided over data-parallel ranks, against one that every rank has
-// whole: the same bits.
+// Optimizer state, gradients and parameters that are divided over data-parallel ranks, against
+// those that every rank has whole: the same bits.
 #include <mutex>
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "optim/adamw.h"
 #include "optim/clip.h"
 #include "optim/gradients.h"
+#include "optim/partition.h"
 #include "optim/publish.h"
 #include "optim/test_parameters.h"
 #include "parallel/launch.h"
@@ -50,7 +51,7 @@ TEST(Sharding, GivesEveryElementToOneRankOfItsGradientGroup) {
 
 // What a rank's backward pass may leave: random, another on every rank that sees other tokens.
 at::Tensor backward_gradient(const ParameterStorage& storage, int64_t rank, int step) {
-  at::Tensor gradient = at::empty(storage.leaf.sizes(), storage.master.options());
+  at::Tensor gradient = at::empty(storage.leaf.sizes(), storage.leaf.scalar_type());
   const RandomStream stream(static_cast<uint64_t>(step),
                             fmt::format("{} {}", storage.pieces.front().name(), rank));
   for (int64_t i = 0; i < gradient.numel(); ++i) {
@@ -65,6 +66,8 @@ struct Outcome {
   int64_t gradient_bytes = 0;
   int64_t parameter_bytes = 0;
   int64_t state_elements = 0;
+  int64_t gradient_elements = 0;
+  int64_t leaf_bytes = 0;  // at rest
 };
 
 // tp ranks must come to equal gradients of invariant parameters: they start from those of the
@@ -73,27 +76,44 @@ int64_t rank_of_gradient(const Groups& groups) {
   return groups.rank() - groups.mesh().coordinate(groups.rank(), Axis::kTensor);
 }
 
+int64_t count_elements(const Parameters& parameters, at::Tensor ParameterStorage::*which) {
+  int64_t count = 0;
+  for (const auto& storage : parameters.storages()) {
+    count += ((*storage).*which).numel();
+  }
+  return count;
+}
+
 Outcome train(const Groups& groups, Dtypes dtypes, DataSharding sharding,
               const std::function<void(Parameters&)>& declare) {
   Parameters parameters(groups, dtypes, 5, FirstValues::kInitial, sharding);
   declare(parameters);
+  const auto partition = make_partition(parameters, ParallelConfig{});
   OptimizerConfig settings;
   settings.weight_decay = 0.1;
   AdamW optimizer(parameters, settings);
   Outcome outcome;
   for (int step = 0; step < kSteps; ++step) {
     for (const auto& storage : parameters.storages()) {
-      storage->gradient = backward_gradient(*storage, rank_of_gradient(groups), step);
+      storage->leaf.mutable_grad() = backward_gradient(*storage, rank_of_gradient(groups), step);
     }
+    partition == nullptr ? absorb_gradients(parameters) : partition->pass_ends({"head"});
     reduce_gradients(parameters);
+    outcome.gradient_elements = count_elements(parameters, &ParameterStorage::gradient);
     outcome.norms.push_back(gradient_norm(parameters));
     optimizer.step(0.01, clip_coefficient(outcome.norms.back(), 1));
     publish_parameters(parameters);
     clear_gradients(parameters);
   }
   for (const auto& storage : parameters.storages()) {
-    outcome.leaves.push_back(storage->leaf.detach().clone());
+    outcome.leaf_bytes += static_cast<int64_t>(storage->leaf.storage().nbytes());
   }
+  const auto copy_leaves = [&] {
+    for (const auto& storage : parameters.storages()) {
+      outcome.leaves.push_back(storage->leaf.detach().clone());
+    }
+  };
+  partition == nullptr ? copy_leaves() : partition->with_all_present(copy_leaves);
   for (const AdamWMoments& moments : optimizer.moments()) {
     outcome.state_elements += moments.first.numel();
   }
@@ -114,13 +134,16 @@ TEST(Sharding, TrainsToTheSameBitsInEveryLayout) {
       std::mutex mutex;
       run_ranks(layout, [&](Groups& groups) {
         const Outcome whole = train(groups, dtypes, DataSharding::kNone, declare_test_parameters);
-        const Outcome sharded =
-            train(groups, dtypes, DataSharding::kOptimizer, declare_test_parameters);
-        const std::lock_guard lock(mutex);
-        EXPECT_EQ(sharded.norms, whole.norms);
-        for (size_t i = 0; i < whole.leaves.size(); ++i) {
-          EXPECT_TRUE(sharded.leaves[i].equal(whole.leaves[i]))
-              << i << " of rank " << groups.rank() << " of " << layout.world_size;
+        for (const DataSharding sharding :
+             {DataSharding::kOptimizer, DataSharding::kGradients, DataSharding::kParameters}) {
+          const Outcome sharded = train(groups, dtypes, sharding, declare_test_parameters);
+          const std::lock_guard lock(mutex);
+          EXPECT_EQ(sharded.norms, whole.norms);
+          for (size_t i = 0; i < whole.leaves.size(); ++i) {
+            EXPECT_TRUE(sharded.leaves[i].equal(whole.leaves[i]))
+                << i << " of rank " << groups.rank() << " of " << layout.world_size << ", sharding "
+                << static_cast<int>(sharding);
+          }
         }
       });
     }
@@ -151,6 +174,21 @@ TEST(Sharding, HoldsAQuarterOnFourRanksAndMovesTheBytesOfAnAllReduce) {
     constexpr double kUneven = 3 * kSteps * 3 * 4;
     EXPECT_NEAR(static_cast<double>(sharded.gradient_bytes + sharded.parameter_bytes),
                 static_cast<double>(whole.gradient_bytes), kUneven);
+  });
+}
+
+TEST(Sharding, DividesGradientsAndParametersByTheRanks) {
+  run_ranks({.world_size = 4}, [](Groups& groups) {
+    constexpr double kElements = 3 * 1001 * 97;
+    for (const Dtypes& dtypes : {Dtypes::fp32(), Dtypes::bf16()}) {
+      const Outcome gradients = train(groups, dtypes, DataSharding::kGradients, declare_large);
+      EXPECT_NEAR(static_cast<double>(gradients.gradient_elements), kElements / 4, 3);
+      EXPECT_EQ(gradients.leaf_bytes, 3 * 1001 * 97 * (dtypes.is_mixed() ? 2 : 4));
+      const Outcome parameters = train(groups, dtypes, DataSharding::kParameters, declare_large);
+      EXPECT_NEAR(static_cast<double>(parameters.gradient_elements), kElements / 4, 3);
+      EXPECT_NEAR(static_cast<double>(parameters.state_elements), kElements / 4, 3);
+      EXPECT_EQ(parameters.leaf_bytes, 0);
+    }
   });
 }
 

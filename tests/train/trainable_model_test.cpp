@@ -47,6 +47,8 @@ const std::vector<Case>& cases() {
       {{.name = "pp3_alone", .world_size = 3, .pipeline = 3, .pipeline_layout = "E|tttt|L"}},
       {{.name = "pp2_tp2_dp2", .world_size = 8, .tensor = 2, .pipeline = 2},
        DataSharding::kOptimizer},
+      {{.name = "pp2_dp2", .world_size = 4, .pipeline = 2}, DataSharding::kParameters},
+      {{.name = "dp3", .world_size = 3}, DataSharding::kGradients},
       {{.name = "ep2_dp2", .world_size = 2, .expert = 2}, DataSharding::kOptimizer}};
   return all;
 }
