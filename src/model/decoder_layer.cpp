@@ -5,7 +5,9 @@
 
 #include <ATen/ATen.h>
 
+#include "config/offload_modules.h"
 #include "config/recompute_modules.h"
+#include "nn/offload.h"
 #include "nn/recompute.h"
 
 namespace switchyard {
@@ -18,7 +20,10 @@ Placed add(const Placed& left, const Placed& right) {
 }  // namespace
 
 DecoderLayer::DecoderLayer(const Scope& scope, const Config& config, const LayerSpec& spec)
-    : recomputes_norms_(recomputes(config.train, RecomputeModules::kNorms)),
+    : parameters_(scope.parameters),
+      offloads_attention_(offloads(config.train, OffloadModules::kAttention)),
+      offloads_mlp_(offloads(config.train, OffloadModules::kMlp)),
+      recomputes_norms_(recomputes(config.train, RecomputeModules::kNorms)),
       recomputes_mlp_(recomputes(config.train, RecomputeModules::kMlp)),
       recomputes_moe_(recomputes(config.train, RecomputeModules::kMoe)),
       drops_outputs_(recomputes_norms_ ||
@@ -47,7 +52,14 @@ Placed DecoderLayer::normed(const Norm& norm, const Placed& hidden) const {
   return {recompute_with_output(run, {hidden.tensor}), hidden.placement};
 }
 
+Placed DecoderLayer::attend(const Placed& hidden, const ForwardContext& context,
+                            std::vector<KeyValueCache>* caches) const {
+  const OffloadedActivations offloaded(offloads_attention_, parameters_);
+  return attention_.forward(hidden, context, caches);
+}
+
 Placed DecoderLayer::forward_mlp(const Placed& hidden) const {
+  const OffloadedActivations offloaded(offloads_mlp_, parameters_);
   if (!recomputes_mlp_) {
     return mlp_->forward(hidden);
   }
@@ -83,8 +95,7 @@ LayerOutput DecoderLayer::forward(const Placed& hidden, const ForwardContext& co
   if (drops_outputs_) {
     dropped.emplace();
   }
-  const Placed attended =
-      add(hidden, attention_.forward(normed(attention_norm_, hidden), context, caches));
+  const Placed attended = add(hidden, attend(normed(attention_norm_, hidden), context, caches));
   const Placed input = normed(mlp_norm_, attended);
   if (mlp_ != nullptr) {
     return {add(attended, forward_mlp(input)), {}, {}};

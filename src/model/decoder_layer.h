@@ -32,10 +32,15 @@ class DecoderLayer {
 
  private:
   Placed normed(const Norm& norm, const Placed& hidden) const;
+  Placed attend(const Placed& hidden, const ForwardContext& context,
+                std::vector<KeyValueCache>* caches) const;
   Placed forward_mlp(const Placed& hidden) const;
   MoeOutput forward_moe(const Placed& hidden, const ForwardContext& context,
                         const std::shared_ptr<RoutingMemo>& memo) const;
 
+  const Parameters& parameters_;
+  bool offloads_attention_;
+  bool offloads_mlp_;
   bool recomputes_norms_;
   bool recomputes_mlp_;
   bool recomputes_moe_;

@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "config/offload_modules.h"
 #include "config/recompute_modules.h"
+#include "nn/offload.h"
 #include "nn/recompute.h"
 #include "ops/dense_linear.h"
 #include "parallel/collectives.h"
@@ -22,6 +24,9 @@ void accumulate(at::Tensor& objective, const at::Tensor& term) {
 MoeLayer::MoeLayer(const Scope& scope, const Config& config, const MoeConfig& moe)
     : config_(moe),
       routing_(config.routing),
+      parameters_(scope.parameters),
+      offloads_experts_(offloads(config.train, OffloadModules::kExperts)),
+      offloads_shared_expert_(offloads(config.train, OffloadModules::kSharedExpert)),
       recomputes_experts_(recomputes(config.train, RecomputeModules::kExperts)),
       recomputes_shared_expert_(recomputes(config.train, RecomputeModules::kSharedExpert)),
       tensor_group_(scope.groups().tensor()),
@@ -90,6 +95,7 @@ DispatchedTokens MoeLayer::dispatch(const at::Tensor& tokens, const Routing& rou
 }
 
 at::Tensor MoeLayer::experts(const DispatchedTokens& dispatched) const {
+  const OffloadedActivations offloaded(offloads_experts_, parameters_);
   if (!recomputes_experts_) {
     return experts_->forward(dispatched);
   }
@@ -105,6 +111,7 @@ at::Tensor MoeLayer::combine(const at::Tensor& rows, const DispatchedTokens& dis
 }
 
 Placed MoeLayer::shared_expert(const Placed& hidden) const {
+  const OffloadedActivations offloaded(offloads_shared_expert_, parameters_);
   const auto run = [this, placement = hidden.placement](const std::vector<at::Tensor>& inputs) {
     const at::Tensor output = shared_expert_->forward({inputs[0], placement}).tensor;
     if (!shared_expert_gate_.defined()) {

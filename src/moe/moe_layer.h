@@ -77,6 +77,9 @@ class MoeLayer {
 
   MoeConfig config_;
   RoutingConfig routing_;
+  const Parameters& parameters_;
+  bool offloads_experts_;
+  bool offloads_shared_expert_;
   bool recomputes_experts_;
   bool recomputes_shared_expert_;
   const Group& tensor_group_;
