@@ -43,14 +43,26 @@ void print_plan(const ShrunkConfig& shrunk) {
   print_changes(shrunk);
 }
 
-void print_report(const SelfcheckReport& report) {
-  fmt::print("against one rank, in fp64, {} steps; {} places communicate:\n", kLayoutRunSteps,
-             report.sites.collectives.size());
+void print_kinds(const std::vector<ComparedKind>& kinds) {
   fmt::print("  {:<28}{:>8}  {:>18}  {}\n", "", "tensors", "largest difference", "of");
-  for (const ComparedKind& kind : report.kinds) {
+  for (const ComparedKind& kind : kinds) {
     fmt::print("  {:<28}{:>8}  {:>18.2g}  {}\n", kind.kind, kind.num_tensors, kind.largest,
                kind.largest > 0 ? kind.largest_name : "all equal");
   }
+}
+
+void print_report(const SelfcheckReport& report) {
+  fmt::print("against one rank, in fp64, {} steps; {} places communicate:\n", kLayoutRunSteps,
+             report.sites.collectives.size());
+  print_kinds(report.kinds);
+  fmt::print(
+      "in fp32, first step{}:\n",
+      report.num_choices == 0
+          ? ""
+          : fmt::format(", with the experts that one rank chose ({} of {} choices would have "
+                        "been others)",
+                        report.num_flips, report.num_choices));
+  print_kinds(report.kinds_in_fp32);
 }
 
 ExitCode run(const Options& options) {
@@ -61,8 +73,10 @@ ExitCode run(const Options& options) {
   const SelfcheckReport report = selfcheck(shrunk);
   print_report(report);
   if (report.failures.empty()) {
-    fmt::print("selfcheck: passed: the layout gives the one-rank result within {}\n",
-               kSelfcheckTolerance);
+    fmt::print(
+        "selfcheck: passed: the layout gives the one-rank result within {} in fp64, {} in "
+        "fp32\n",
+        kSelfcheckTolerance, kFp32Tolerance);
     return ExitCode::kFinished;
   }
   throw Error(ExitCode::kBug,

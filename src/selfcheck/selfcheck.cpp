@@ -27,6 +27,38 @@ size_t kind_of(const std::string& name) {
   return kind;
 }
 
+// The furthest of each kind, without kinds of which there is no tensor.
+std::vector<ComparedKind> summarize(const std::vector<Difference>& differences) {
+  std::vector<ComparedKind> kinds;
+  for (const Kind& kind : kKinds) {
+    kinds.push_back({.kind = kind.words});
+  }
+  for (const Difference& difference : differences) {
+    ComparedKind& kind = kinds[kind_of(difference.name)];
+    ++kind.num_tensors;
+    if (!(difference.relative < kind.largest)) {  // one that is no number is the furthest
+      kind.largest = difference.relative;
+      kind.largest_name = difference.name;
+    }
+  }
+  std::erase_if(kinds, [](const ComparedKind& kind) { return kind.num_tensors == 0; });
+  return kinds;
+}
+
+void check_in_fp32(const LayoutRun& layout, SelfcheckReport& report) {
+  ExpertChoices choices;
+  LogicalTensors expected;
+  LogicalTensors actual;
+  run_first_step_in_fp32(on_one_rank(layout), choices, expected);
+  run_first_step_in_fp32(layout, choices, actual, /*count_flips=*/true);
+  report.kinds_in_fp32 = summarize(compare(expected, actual, kFp32LeastShare));
+  for (const std::string& line : differences(expected, actual, kFp32Tolerance, kFp32LeastShare)) {
+    report.failures.push_back("in fp32: " + line);
+  }
+  report.num_choices = choices.num_recorded();
+  report.num_flips = choices.num_flips();
+}
+
 }  // namespace
 
 SelfcheckReport selfcheck(const ShrunkConfig& shrunk) {
@@ -41,19 +73,9 @@ SelfcheckReport selfcheck(const ShrunkConfig& shrunk) {
   LogicalTensors actual;
   SelfcheckReport report;
   report.sites = run_layout(layout, actual);
-  for (const Kind& kind : kKinds) {
-    report.kinds.push_back({.kind = kind.words});
-  }
-  for (const Difference& difference : compare(expected, actual)) {
-    ComparedKind& kind = report.kinds[kind_of(difference.name)];
-    ++kind.num_tensors;
-    if (!(difference.relative < kind.largest)) {  // one that is no number is the furthest
-      kind.largest = difference.relative;
-      kind.largest_name = difference.name;
-    }
-  }
-  std::erase_if(report.kinds, [](const ComparedKind& kind) { return kind.num_tensors == 0; });
+  report.kinds = summarize(compare(expected, actual));
   report.failures = differences(expected, actual, kSelfcheckTolerance);
+  check_in_fp32(layout, report);
   return report;
 }
 

@@ -20,13 +20,22 @@ struct SelfcheckReport {
   std::vector<ComparedKind> kinds;
   std::vector<std::string> failures;  // one line each; empty: the layout gives the one-rank result
   LayoutRunSites sites;               // what the layout communicated
+  // The first step in fp32, with the choices of experts of one rank; and how many of them, over
+  // tokens and layers, would have been others.
+  std::vector<ComparedKind> kinds_in_fp32;
+  int64_t num_choices = 0;
+  int64_t num_flips = 0;
 };
 
 constexpr double kSelfcheckTolerance = 1e-9;  // in fp64
+constexpr double kFp32Tolerance = 1e-5;
+// In fp32 a gradient is known to the rounding of the largest ones.
+constexpr double kFp32LeastShare = 1e-2;
 
 // The layout test of docs/design.md: trains a few steps in the layout of `shrunk` and on one rank,
 // ranks being threads of this process, and compares losses, every logical gradient and the weights,
-// tensor by tensor; replicas must have equal bits.
+// tensor by tensor; replicas must have equal bits. Then the
+// first step's gradients in fp32 as well.
 SelfcheckReport selfcheck(const ShrunkConfig& shrunk);
 
 }  // namespace switchyard

@@ -89,6 +89,18 @@ const std::vector<Layout>& layouts() {
        .context = 2,
        .exchange = ContextExchange::kAllGather},
       {.name = "pp2_cp2_ep2", .world_size = 4, .expert = 2, .pipeline = 2, .context = 2},
+      {.name = "tp2_sp_ep4_nodes_of_2",
+       .world_size = 4,
+       .tensor = 2,
+       .expert = 4,
+       .sequence_parallel = true,
+       .ranks_per_node = 2},
+      {.name = "cp2_ep2_etp2_nodes_of_2",
+       .world_size = 4,
+       .expert = 2,
+       .expert_tensor = 2,
+       .context = 2,
+       .ranks_per_node = 2},
   };
   return all;
 }
@@ -118,9 +130,12 @@ const std::vector<Variant>& variants() {
     sigmoid.model.tie_embeddings = true;
     sigmoid.parallel.data_sharding = DataSharding::kOptimizer;
     Config recomputed = small_config();
+    recomputed.parallel.data_sharding = DataSharding::kParameters;
+    recomputed.model.tie_embeddings = true;
     recomputed.train.recompute = Recompute::kFull;
     recomputed.moe.pre_softmax = true;
     Config biased = small_config();
+    biased.parallel.data_sharding = DataSharding::kGradients;
     biased.model.activation = Activation::kReluSquared;
     biased.model.gated_mlp = false;
     biased.model.mlp_bias = true;
@@ -164,13 +179,38 @@ const std::vector<Variant>& variants() {
     windowed.rope.factor = 4;
     windowed.rope.original_max_position = 64;
     windowed.train.recompute = Recompute::kFull;
-    return std::vector<Variant>{{"alltoall", alltoall},           {"allgather", allgather},
-                                {"sigmoid_bias_tied", sigmoid},   {"recompute", recomputed},
-                                {"full_norm_dynamic", full_norm}, {"head_norm_window", windowed},
-                                {"biased_groups", biased},        {"set_losses", set_losses},
-                                {"capacity", capacity},           {"sinkhorn", sinkhorn}};
+    Config flex = capacity;
+    flex.routing.capacity_padding = false;  // its rows change no value: moe/token_dispatcher_test
+    flex.parallel.data_sharding = DataSharding::kParameters;
+    flex.moe.dispatcher = DispatcherKind::kFlex;
+    flex.train.recompute = Recompute::kModules;
+    flex.train.recompute_modules = {"moe"};
+    return std::vector<Variant>{{"alltoall", alltoall},
+                                {"allgather", allgather},
+                                {"sigmoid_bias_tied", sigmoid},
+                                {"recompute", recomputed},
+                                {"full_norm_dynamic", full_norm},
+                                {"head_norm_window", windowed},
+                                {"biased_groups", biased},
+                                {"set_losses", set_losses},
+                                {"capacity", capacity},
+                                {"sinkhorn", sinkhorn},
+                                {"flex", flex}};
   }();
   return all;
+}
+
+// Ring attention, pipeline transfers and dispatch with all calls compared: none differs.
+TEST(VerifiedCalls, PassInEveryKindOfLayout) {
+  for (const char* name : {"tp2_sp_cp2_ep2", "pp2_vpp2", "pp2_cp2_ep2", "tp2_sp_ep4_nodes_of_2"}) {
+    Config config = variants().back().config;
+    config.parallel.verify_calls = true;
+    LogicalTensors expected;
+    LogicalTensors actual;
+    run_model(config, {.name = "one"}, expected);
+    run_model(config, layout_named(name), actual);
+    EXPECT_TRUE(differences(expected, actual, kTolerance).empty()) << name;
+  }
 }
 
 using Case = std::tuple<size_t, size_t>;
@@ -212,13 +252,14 @@ bool notices_removal(const Config& config, const Layout& layout, const LogicalTe
 
 TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
   std::set<std::string> tried;
-  for (const size_t chosen :
-       {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}, size_t{7}, size_t{8}, size_t{9}}) {
+  for (const size_t chosen : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}, size_t{7},
+                              size_t{8}, size_t{9}, size_t{10}}) {
     const Variant& variant = variants()[chosen];
     LogicalTensors expected;
     run_model(variant.config, {.name = "one"}, expected);
-    for (const char* name : {"tp2_sp", "ep2_etp2", "tp2_ep2_dp2", "tp2_sp_ep2_dp2", "pp2_vpp2",
-                             "cp2_gather_etp2_dp2", "tp2_sp_cp2_ep2", "cp4_heads", "cp3"}) {
+    for (const char* name :
+         {"tp2_sp", "ep2_etp2", "tp2_ep2_dp2", "tp2_sp_ep2_dp2", "pp2_vpp2", "cp2_gather_etp2_dp2",
+          "tp2_sp_cp2_ep2", "cp4_heads", "cp3", "tp2_sp_ep4_nodes_of_2"}) {
       const Layout& layout = layout_named(name);
       LogicalTensors whole;
       const LayoutRunSites recorded = run_model(variant.config, layout, whole);

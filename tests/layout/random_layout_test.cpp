@@ -1,5 +1,6 @@
-// Models and layouts drawn at random against one rank, in fp64. The first 30 draws are the ones
-// that `make test` runs; SWITCHYARD_LAYOUTS=200 (make layouts) goes on from there.
+// Models and layouts drawn at random against one rank, in fp64, and their first step in fp32. The
+// first 30 draws are the ones that `make test` runs; SWITCHYARD_LAYOUTS=200 (make layouts) goes on
+// from there.
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -11,7 +12,7 @@
 #include "base/random.h"
 #include "config/recompute_modules.h"
 #include "config/rules.h"
-#include "selfcheck/layout_run.h"
+#include "selfcheck/selfcheck.h"
 #include "support/small_model.h"
 
 namespace switchyard {
@@ -97,8 +98,14 @@ void draw_layout(Draws& draws, LayoutRun& run) {
                                                    {"dp-tp-cp-ep-pp", "dp-tp-cp-ep-pp"},
                                                    {"ep-dp-cp-tp-pp", "ep-dp-cp-tp-pp"},
                                                    {"tp-cp-ep-pp-dp", "tp-cp-ep-pp-dp"}});
-  parallel.data_sharding = draws.of<DataSharding>(
-      "sharding", {{DataSharding::kNone, "none"}, {DataSharding::kOptimizer, "optimizer"}});
+  parallel.data_sharding =
+      draws.of<DataSharding>("sharding", {{DataSharding::kNone, "none"},
+                                          {DataSharding::kOptimizer, "optimizer"},
+                                          {DataSharding::kGradients, "gradients"},
+                                          {DataSharding::kParameters, "parameters"}});
+  parallel.prefetch_layers = parallel.data_sharding == DataSharding::kParameters
+                                 ? draws.number("prefetch layers", {0, 1, 1, 2})
+                                 : 1;
   const int64_t dense_ranks = parallel.tensor_size * parallel.context_size;
   const int64_t fewest = parallel.pipeline_size *
                          std::lcm(dense_ranks, parallel.expert_size * parallel.expert_tensor_size);
@@ -145,9 +152,13 @@ void draw_experts(Draws& draws, Config& config) {
   moe.aux_loss_coeff = draws.flag("sequence balance") ? 0.05 : 0;
   moe.step_aux_loss_coeff = draws.flag("step balance") ? 0.03 : 0;
   moe.z_loss_coeff = draws.flag("z loss") ? 0.02 : 0;
-  moe.dispatcher = draws.of<DispatcherKind>(
-      "dispatcher",
-      {{DispatcherKind::kAllToAll, "alltoall"}, {DispatcherKind::kAllGather, "allgather"}});
+  moe.dispatcher =
+      draws.of<DispatcherKind>("dispatcher", {{DispatcherKind::kAllToAll, "alltoall"},
+                                              {DispatcherKind::kAllGather, "allgather"},
+                                              {DispatcherKind::kFlex, "flex"}});
+  if (moe.dispatcher == DispatcherKind::kFlex) {
+    config.parallel.ranks_per_node = draws.number("ranks per node", {0, 1, 2, 2, 3, 4});
+  }
   config.routing.capacity_factor = draws.flag("capacity") ? 0.75 : 0;
   config.routing.capacity_padding = config.routing.capacity_factor > 0 && draws.flag("padding");
   config.routing.logit_noise = draws.flag("noise") ? 0.5 : 0;
@@ -180,6 +191,15 @@ bool is_allowed(const LayoutRun& run) {
          broken_rules_of_world(config, run.num_ranks).empty();
 }
 
+std::vector<std::string> differences_in_fp32(const LayoutRun& layout) {
+  ExpertChoices choices;
+  LogicalTensors expected;
+  LogicalTensors actual;
+  run_first_step_in_fp32(on_one_rank(layout), choices, expected);
+  run_first_step_in_fp32(layout, choices, actual);
+  return differences(expected, actual, kFp32Tolerance, kFp32LeastShare);
+}
+
 TEST(RandomLayouts, GiveTheOneRankResult) {
   std::map<std::string, int> counts;
   int done = 0;
@@ -200,7 +220,11 @@ TEST(RandomLayouts, GiveTheOneRankResult) {
     LogicalTensors actual;
     run_layout(on_one_rank(layout), expected);
     run_layout(layout, actual);
-    for (const std::string& line : differences(expected, actual, kTolerance)) {
+    std::vector<std::string> lines = differences(expected, actual, kTolerance);
+    for (const std::string& line : differences_in_fp32(layout)) {
+      lines.push_back("in fp32: " + line);
+    }
+    for (const std::string& line : lines) {
       ADD_FAILURE() << "draw " << number << " (" << layout.num_ranks << " ranks, "
                     << fmt::format("{}", fmt::join(draws.drawn(), ", ")) << "): " << line;
     }

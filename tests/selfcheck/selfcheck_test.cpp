@@ -25,6 +25,12 @@ TEST(Selfcheck, PassesAndSaysWhatItCompared) {
     EXPECT_LT(kind.largest, kSelfcheckTolerance) << kind.kind;
   }
   EXPECT_GT(report.sites.collectives.size(), 5U);
+  ASSERT_EQ(report.kinds_in_fp32.size(), 3U);  // gradients, their norm, the loss
+  for (const ComparedKind& kind : report.kinds_in_fp32) {
+    EXPECT_GT(kind.largest, 0) << kind.kind;
+    EXPECT_LT(kind.largest, kFp32Tolerance) << kind.kind;
+  }
+  EXPECT_GT(report.num_choices, 20);
 }
 
 TEST(Compare, MeasuresEachTensorByItsOwnNorm) {
