@@ -521,7 +521,8 @@ struct MultipliersConfig {
   static constexpr auto fields() {
     return std::tuple{
         field("embedding", &MultipliersConfig::embedding, {-1e6, 1e6}, "the embedding's output"),
-        field("logits", &MultipliersConfig::logits, {-1e6, 1e6}, "the logits, after the output head"),
+        field("logits", &MultipliersConfig::logits, {-1e6, 1e6},
+              "the logits, after the output head"),
         field("attention_input", &MultipliersConfig::attention_input, {-1e6, 1e6},
               "the input of attention layers"),
         field("key", &MultipliersConfig::key, {-1e6, 1e6}, "keys, before rotary positions"),
