@@ -66,13 +66,16 @@ std::string advice(const std::string& meant) {
 }  // namespace
 
 RawValue raw_value(const std::string& text) {
-  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') {
+  const auto stands_between = [&text](char begin, char end) {
+    return text.size() >= 2 && text.front() == begin && text.back() == end;
+  };
+  if (stands_between('[', ']') || stands_between('"', '"')) {
     try {
-      if (const auto list = raw_value(YAML::Load(text)); list.has_value()) {
-        return *list;
+      if (const auto raw = raw_value(YAML::Load(text)); raw.has_value()) {
+        return *raw;
       }
     } catch (const YAML::Exception&) {
-      // Not a list after all: the setting says what it expects.
+      // Neither after all: the setting says what it expects.
     }
   }
   return {{text}, false};

@@ -127,6 +127,17 @@ TEST(PrintValue, QuotesTexts) {
   EXPECT_EQ(print_value(std::vector<std::string>{}), "[]");
 }
 
+TEST(RawValue, ReadsWhatPrintValueGives) {
+  for (const std::string text : {"", "a", "a \"b\"\n", "[a]", "\"", "x: y", "1e3"}) {
+    EXPECT_EQ(raw_value(print_value(text)).items, std::vector<std::string>{text});
+    EXPECT_FALSE(raw_value(print_value(text)).is_list);
+  }
+  const std::vector<std::string> list = {"a", "b, c", ""};
+  EXPECT_EQ(raw_value(print_value(list)).items, list);
+  EXPECT_EQ(raw_value("as it is").items, std::vector<std::string>{"as it is"});
+  EXPECT_EQ(raw_value("\"not closed").items, std::vector<std::string>{"\"not closed"});
+}
+
 TEST(OnOneLine, ReplacesControlCharacters) {
   EXPECT_EQ(on_one_line("a\nb\x1b[1m\x7f, \xc3\xa9"), "a?b?[1m?, \xc3\xa9");
 }
