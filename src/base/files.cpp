@@ -38,7 +38,12 @@ void check_call(bool ok, const std::filesystem::path& path, std::string_view act
   }
 }
 
-// A rename is on disk once the folder is.
+void rename_directory(const std::filesystem::path& from, const std::filesystem::path& to) {
+  check_call(rename(from.c_str(), to.c_str()) == 0, to, "write");
+}
+
+}  // namespace
+
 void sync_folder_of(const std::filesystem::path& path) {
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -49,12 +54,6 @@ void sync_folder_of(const std::filesystem::path& path) {
   // Some network file systems cannot sync a folder, and say so with EINVAL.
   check_call(error == 0 || error == EINVAL, folder, "write");
 }
-
-void rename_directory(const std::filesystem::path& from, const std::filesystem::path& to) {
-  check_call(rename(from.c_str(), to.c_str()) == 0, to, "write");
-}
-
-}  // namespace
 
 std::string describe_file_error(const std::filesystem::path& path, std::string_view action,
                                 int error) {

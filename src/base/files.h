@@ -36,6 +36,9 @@ void write_text(const std::filesystem::path& path, const std::string& text);
 
 void make_directories(const std::filesystem::path& path);
 
+// A new or renamed file is on disk once its folder is.
+void sync_folder_of(const std::filesystem::path& path);
+
 // Renames the folder `from` to `to`, on the same file system. A folder that is there is replaced in
 // one step, so that `to` is always one or the other, whole.
 void replace_directory(const std::filesystem::path& from, const std::filesystem::path& to);

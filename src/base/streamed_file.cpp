@@ -4,13 +4,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/files.h"
 
 namespace switchyard {
 namespace {
@@ -37,22 +37,6 @@ const char* advice(int error) {
 [[noreturn]] void fail(const std::string& path, int error) {
   throw FileError(
       fmt::format("cannot write {}: {}; {}", path, std::strerror(error), advice(error)));
-}
-
-// A rename is on disk once the folder is.
-void sync_folder_of(const std::string& path) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  const int descriptor =
-      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) {
-    fail(path, errno);
-  }
-  const int error = fsync(descriptor) == 0 ? 0 : errno;
-  close(descriptor);
-  // Some network file systems cannot sync a folder, and say so with EINVAL.
-  if (error != 0 && error != EINVAL) {
-    fail(path, error);
-  }
 }
 
 }  // namespace

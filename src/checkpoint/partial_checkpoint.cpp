@@ -1,9 +1,6 @@
 #include "checkpoint/partial_checkpoint.h"
 
-#include <utility>
-
 #include "base/error.h"
-#include "base/files.h"
 #include "checkpoint/assets.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/manifest.h"
@@ -22,45 +19,16 @@ void check_may_be_replaced(const std::filesystem::path& path) {
 
 }  // namespace
 
-PartialCheckpoint::PartialCheckpoint(PartialCheckpoint&& other) noexcept
-    : path_(std::move(other.path_)), is_there_(std::exchange(other.is_there_, false)) {}
-
-PartialCheckpoint& PartialCheckpoint::operator=(PartialCheckpoint&& other) noexcept {
-  remove();
-  path_ = std::move(other.path_);
-  is_there_ = std::exchange(other.is_there_, false);
-  return *this;
-}
-
-PartialCheckpoint::~PartialCheckpoint() {
-  remove();
-}
-
-std::filesystem::path PartialCheckpoint::folder_of(const std::filesystem::path& path) {
-  return path.string() + ".partial";
-}
-
 void PartialCheckpoint::create() {
-  check_may_be_replaced(path_);
-  is_there_ = true;
-  std::error_code ignored;  // if it cannot be removed, the next line says why
-  std::filesystem::remove_all(folder_of(path_), ignored);
-  make_directories(folder_of(path_));
+  check_may_be_replaced(folder_.path());
+  folder_.create();
 }
 
 void PartialCheckpoint::finish(const CheckpointRecord& record,
                                const std::vector<std::string>& index_checksums) {
-  copy_assets(record.assets, folder_of(path_));
-  seal_checkpoint(folder_of(path_), record, index_checksums);
-  replace_directory(folder_of(path_), path_);
-  is_there_ = false;
-}
-
-void PartialCheckpoint::remove() noexcept {
-  if (std::exchange(is_there_, false)) {
-    std::error_code ignored;  // already failing for a better reason
-    std::filesystem::remove_all(folder_of(path_), ignored);
-  }
+  copy_assets(record.assets, folder_.folder());
+  seal_checkpoint(folder_.folder(), record, index_checksums);
+  folder_.publish();
 }
 
 }  // namespace switchyard

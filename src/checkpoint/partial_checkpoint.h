@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/partial_folder.h"
 #include "checkpoint/record.h"
 
 namespace switchyard {
@@ -13,13 +14,12 @@ namespace switchyard {
 class PartialCheckpoint {
  public:
   PartialCheckpoint() = default;
-  explicit PartialCheckpoint(std::filesystem::path path) : path_(std::move(path)) {}
-  PartialCheckpoint(PartialCheckpoint&& other) noexcept;
-  PartialCheckpoint& operator=(PartialCheckpoint&& other) noexcept;
-  ~PartialCheckpoint();
+  explicit PartialCheckpoint(std::filesystem::path path) : folder_(std::move(path)) {}
 
   // Where the ranks write their files.
-  static std::filesystem::path folder_of(const std::filesystem::path& path);
+  static std::filesystem::path folder_of(const std::filesystem::path& path) {
+    return PartialFolder::folder_of(path);
+  }
 
   // Makes the folder anew. Throws FileError, also when something that is no checkpoint has the
   // name, as a mistyped path may have.
@@ -29,10 +29,7 @@ class PartialCheckpoint {
   void finish(const CheckpointRecord& record, const std::vector<std::string>& index_checksums);
 
  private:
-  void remove() noexcept;
-
-  std::filesystem::path path_;
-  bool is_there_ = false;
+  PartialFolder folder_;
 };
 
 }  // namespace switchyard
