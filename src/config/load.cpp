@@ -45,9 +45,11 @@ void check_binding(const LoadedConfig& loaded, const GivenSettings& given) {
   throw_lines(lines);
 }
 
-LoadedConfig result_of(const Reader& reader) {
+// Nobody can leave out what the model to start from says: no warning about that.
+LoadedConfig result_of(const Reader& reader, const GivenSettings& given = {}) {
   throw_lines(reader.mistakes());
-  return {reader.config(), reader.origins(), warnings_about(reader.config(), reader.origins())};
+  return {reader.config(), reader.origins(),
+          warnings_about(reader.config(), reader.origins().without(given.origin))};
 }
 
 // True when `name` stands in `text` and is not part of a longer name.
@@ -81,7 +83,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
                          ConfigUse use, const GivenSettings& given) {
   Reader reader = read(path, overrides, given);
   reader.require_settings(use);
-  LoadedConfig loaded = result_of(reader);
+  LoadedConfig loaded = result_of(reader, given);
   check_binding(loaded, given);
   check_config(loaded, use);
   return loaded;
@@ -98,7 +100,7 @@ LoadedConfig load_config_text(const std::string& text, const std::string& label,
 
 LoadedConfig read_config(const std::string& path, const std::vector<std::string>& overrides,
                          const GivenSettings& given) {
-  return result_of(read(path, overrides, given));
+  return result_of(read(path, overrides, given), given);
 }
 
 void check_config(const LoadedConfig& loaded, ConfigUse use) {

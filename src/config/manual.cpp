@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "config/settings.h"
 
 namespace switchyard {
@@ -29,6 +30,12 @@ std::string default_text(const Setting& setting) {
       break;
   }
   return "default " + setting.print(Config{});
+}
+
+std::string name_meant(const std::string& name) {
+  const size_t dot = name.find('.');
+  return dot == std::string::npos ? meant_section_or_setting(name)
+                                  : meant_setting(name.substr(0, dot), name.substr(dot + 1));
 }
 
 std::string markdown_table(const std::string& section) {
@@ -66,12 +73,21 @@ std::string resolved_yaml(const Config& config, const Origins& origins) {
   return yaml;
 }
 
-std::string manual_text() {
+std::string manual_text(const std::string& only) {
+  if (!only.empty() && !is_section(only) && find_setting(only) == nullptr) {
+    const std::string meant = name_meant(only);
+    throw ConfigError(fmt::format(
+        "there is no section or setting {}{}", only,
+        meant.empty() ? "; config keys lists all" : fmt::format("; did you mean {}?", meant)));
+  }
   std::string text;
   for (const SectionInfo& section : section_infos()) {
-    text += fmt::format("{}: {}\n", section.key, section.help);
+    if (only.empty() || only == section.key) {
+      text += fmt::format("{}: {}\n", section.key, section.help);
+    }
     for (const Setting& setting : settings()) {
-      if (setting.section == section.key) {
+      const bool is_asked_for = only.empty() || only == section.key || only == setting.name;
+      if (setting.section == section.key && is_asked_for) {
         text += fmt::format("  {} ({}; {})\n      {}\n", setting.name, setting.type,
                             default_text(setting), setting.help);
       }

@@ -13,8 +13,9 @@ namespace switchyard {
 std::string resolved_yaml(const Config& config, const Origins& origins);
 
 // Every setting with what is allowed, its default and its meaning: as text for a terminal, and as
-// the page docs/config.md.
-std::string manual_text();
+// the page docs/config.md. `only`: the section or the setting to speak of, all when empty; throws
+// ConfigError, naming what was probably meant, when there is none of that name.
+std::string manual_text(const std::string& only = "");
 std::string manual_markdown();
 
 }  // namespace switchyard

@@ -68,6 +68,16 @@ TEST_F(LoadTest, ReturnsWarnings) {
             Lines{"train.eval_every (5) has no effect: data.eval is empty [command line]"});
 }
 
+// What a model to start from says cannot be left out, unlike what the user says.
+TEST_F(LoadTest, DoesNotWarnOfWhatTheModelToStartFromSays) {
+  write("run.yaml", kExample);
+  const GivenSettings given{
+      .origin = "config.json", .values = {{"train.eval_every", {{"5"}, false}}}, .binding = {}};
+  EXPECT_EQ(load_config("run.yaml", {}, ConfigUse::kTrain, given).warnings, Lines{});
+  EXPECT_EQ(load_config("run.yaml", {"train.eval_every=5"}, ConfigUse::kTrain, given).warnings,
+            Lines{"train.eval_every (5) has no effect: data.eval is empty [command line]"});
+}
+
 TEST_F(LoadTest, ReadsWithoutRulesForShowing) {
   write("run.yaml", "moe:\n  num_experts: 4\n  top_k: 9\n");
   const LoadedConfig loaded = read_config("run.yaml", {});

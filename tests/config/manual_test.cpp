@@ -77,6 +77,18 @@ TEST(ManualText, DescribesASetting) {
             std::string::npos);
 }
 
+TEST(ManualText, SpeaksOfASectionOrOfOneSetting) {
+  EXPECT_TRUE(manual_text("checkpoint").starts_with("checkpoint: "));
+  EXPECT_EQ(manual_text("checkpoint").find("moe."), std::string::npos);
+  EXPECT_EQ(manual_text("moe.top_k"),
+            "  moe.top_k (integer, 1 to 1024; default 2)\n"
+            "      experts each token is sent to\n");
+  EXPECT_EQ(message_of<ConfigError>([] { manual_text("moe.topk"); }),
+            "there is no section or setting moe.topk; did you mean moe.top_k?");
+  EXPECT_EQ(message_of<ConfigError>([] { manual_text("zzzzzzzz"); }),
+            "there is no section or setting zzzzzzzz; config keys lists all");
+}
+
 TEST(ManualMarkdown, IsTheCommittedPage) {
   std::ifstream file(SWITCHYARD_SOURCE_DIR "/docs/config.md");
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
