@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "data/tokenizer.h"
 
 namespace switchyard {
@@ -17,5 +20,10 @@ class ByteTokenizer : public Tokenizer {
   std::unique_ptr<StreamDecoder> stream_decoder(
       SpecialTokens special = SpecialTokens::kSkip) const override;
 };
+
+// The same tokenizer as files that transformers reads, by name; make_tokenizer() reads them as
+// `bytes` again. In transformers it cannot be given bytes that are
+// not UTF-8, and the text "<|end_of_document|>" becomes the end of a document.
+std::map<std::string, std::string> byte_tokenizer_files();
 
 }  // namespace switchyard

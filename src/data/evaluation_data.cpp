@@ -22,11 +22,24 @@ int64_t count_labels(const IndexedDataset& set, const DocumentOptions& options) 
   return labels;
 }
 
-std::vector<int32_t> read_document(const IndexedDataset& set, int64_t document) {
-  const int64_t start = set.document_start(document);
-  std::vector<int64_t> tokens(static_cast<size_t>(set.document_start(document + 1) - start));
-  set.read(start, tokens);
-  return {tokens.begin(), tokens.end()};
+// Bytes of the text of tokens begin to end - 1, read a piece at a time: a document may be large.
+int64_t count_bytes(const IndexedDataset& set, int64_t begin, int64_t end,
+                    const Tokenizer& tokenizer) {
+  constexpr int64_t kPiece = 1 << 16;
+  const auto decoder = tokenizer.stream_decoder();
+  std::string text;
+  int64_t bytes = 0;
+  for (int64_t start = begin; start < end; start += kPiece) {
+    std::vector<int64_t> tokens(static_cast<size_t>(std::min(kPiece, end - start)));
+    set.read(start, tokens);
+    for (const int64_t token : tokens) {
+      decoder->push(static_cast<int32_t>(token), text);
+    }
+    bytes += std::ssize(text);
+    text.clear();
+  }
+  decoder->finish(text);
+  return bytes + std::ssize(text);
 }
 
 }  // namespace
@@ -56,6 +69,15 @@ EvaluationData::EvaluationData(const std::string& source, const std::vector<std:
                    source);
 }
 
+void EvaluationData::drop_needless_padding() {
+  int64_t longest = 1;
+  for (const IndexedDataset& set : sets_) {
+    longest = std::max(longest, set.num_tokens() - 1);
+  }
+  // Each set then is one stretch, as it was.
+  sequence_length_ = std::min(sequence_length_, longest);
+}
+
 int64_t EvaluationData::count_label_bytes(const Tokenizer& tokenizer) const {
   const bool is_joined =
       documents_.documents == Documents::kJoined && !documents_.mask_end_of_document;
@@ -63,14 +85,15 @@ int64_t EvaluationData::count_label_bytes(const Tokenizer& tokenizer) const {
   for (const IndexedDataset& set : sets_) {
     bool is_first = true;
     for (int64_t i = 0; i < set.num_documents(); ++i) {
-      const std::vector<int32_t> ids = read_document(set, i);
-      if (ids.empty()) {
+      const int64_t begin = set.document_start(i);
+      const int64_t end = set.document_start(i + 1);
+      if (begin == end) {
         continue;
       }
-      bytes += std::ssize(tokenizer.decode(ids));
+      bytes += count_bytes(set, begin, end, tokenizer);
       // The first token of a document, or only of the first, is no label.
       if (!is_joined || is_first) {
-        bytes -= std::ssize(tokenizer.decode({ids.data(), 1}));
+        bytes -= count_bytes(set, begin, begin + 1, tokenizer);
       }
       is_first = false;
     }

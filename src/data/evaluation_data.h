@@ -25,6 +25,10 @@ class EvaluationData {
                  const Tokenizer& tokenizer, int64_t sequence_length,
                  const DatasetOptions& options = {});
 
+  // For data shorter than sequence_length: batches without the padding that none of them needs.
+  void drop_needless_padding();
+
+  int64_t sequence_length() const { return sequence_length_; }
   int64_t num_sequences() const { return first_sequence_.back(); }
   int64_t num_labels() const { return num_labels_; }  // the weight that a whole evaluation has
 

@@ -235,6 +235,12 @@ void IndexedDataset::verify_checksum() const {
                    bin_.path(), crc, prefix_, sidecar_->bin_crc32c, kAdvice);
 }
 
+uint32_t IndexedDataset::checksum_of_beginning() const {
+  constexpr size_t kMegabyte = size_t{1} << 20;
+  const auto beginning = bin_.bytes().first(std::min(kMegabyte, bin_.bytes().size()));
+  return crc32c(beginning.data(), beginning.size(), checksum_of(idx_));
+}
+
 std::optional<std::string> IndexedDataset::check_tokenizer(const Tokenizer& tokenizer,
                                                            int64_t vocab_size, bool is_stated) {
   if (!sidecar_) {

@@ -49,6 +49,9 @@ class IndexedDataset {
   // Reads all of .bin. Throws FileError when its checksum is not the sidecar's, or there is none.
   void verify_checksum() const;
 
+  // CRC-32C of .idx and then of at most the first megabyte of .bin.
+  uint32_t checksum_of_beginning() const;
+
   // Makes sure that ids mean what `tokenizer` says. Throws ConfigError when the sidecar names
   // another. Data without a sidecar are taken to be of it when `is_stated`, that is when the user
   // named it: returns a line to say so, and ids of `vocab_size` or more are errors when they are

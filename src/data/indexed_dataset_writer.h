@@ -39,6 +39,8 @@ class IndexedDatasetWriter {
     end_document();
   }
 
+  int64_t num_documents() const { return sidecar_.num_documents; }
+
   // Puts the files in their places, the sidecar last.
   DatasetSidecar finish();
 

@@ -175,6 +175,11 @@ TokenizeResult tokenize_files(const std::vector<std::string>& files, const Token
              report(progress);
            }},
       num_threads, kBytesPerThread * num_threads);
+  check<FileError>(
+      writer.num_documents() > 0,
+      "no document is in {}{}: {} lines without a text and {} empty ones were left out",
+      files.front(), files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "",
+      progress.bad_lines, progress.empty_documents);
   return {writer.finish(), progress};
 }
 

@@ -51,7 +51,7 @@ struct TokenizeResult {
 // that names no file, for a token type too small for the vocabulary and an end of document that the
 // tokenizer lacks; FileError, naming the file, for one that is missing, empty or of another kind,
 // and for a data set that is already there, unless `overwrite`; and, naming the line, for one that
-// is no JSON with a text.
+// is no JSON with a text. Also for files without any document.
 TokenizeResult tokenize_files(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                               const TokenizeOptions& options,
                               const std::function<void(const TokenizeProgress&)>& report);

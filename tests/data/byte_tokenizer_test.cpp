@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "data/dataset_files.h"
 
 namespace switchyard {
 namespace {
@@ -32,6 +33,23 @@ TEST(ByteTokenizer, DecodesPieceByPieceToTheSameText) {
     joined += tokenizer.decode({&id, 1});
   }
   EXPECT_EQ(joined, text);
+}
+
+// Written for transformers, its files give the same ids and, as they are, are `bytes` again.
+TEST(ByteTokenizer, GivesFilesThatMeanTheSame) {
+  const std::string folder = fresh_folder();
+  for (const auto& [name, content] : byte_tokenizer_files()) {
+    write_file(folder + name, content);
+  }
+  EXPECT_EQ(make_tokenizer(folder)->fingerprint(), ByteTokenizer().fingerprint());
+  write_file(folder + "tokenizer.json", byte_tokenizer_files().at("tokenizer.json") + " ");
+  const auto read = make_tokenizer(folder);
+  EXPECT_NE(read->fingerprint(), ByteTokenizer().fingerprint());
+  EXPECT_EQ(read->vocab_size(), 257);
+  EXPECT_EQ(read->end_of_document(), 256);
+  const std::string text = "na\u00efve  \u20ac\n\tIt's \U0001f600 0\x01\x7f";
+  EXPECT_EQ(read->encode(text), ByteTokenizer().encode(text));
+  EXPECT_EQ(read->decode(read->encode(text)), text);
 }
 
 TEST(ByteTokenizer, HasNoTextForTheEndOfADocument) {

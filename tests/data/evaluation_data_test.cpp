@@ -136,6 +136,15 @@ TEST(EvaluationData, CountsLabelsAndTheirBytesAsDocumentsAreTaken) {
   }
 }
 
+TEST(EvaluationData, NeedsNoMoreMemoryThanTheDataForLongSequences) {
+  const std::string prefix = write_counting_dataset(fresh_folder() + "set", 11);
+  EvaluationData data("data.eval", {prefix}, ByteTokenizer(), 1'000'000'000);
+  data.drop_needless_padding();
+  EXPECT_EQ(data.num_sequences(), 1);
+  EXPECT_EQ(data.batch(0, 2).tokens.numel(), 20);
+  EXPECT_EQ(data.batch(0, 1).weights.sum().item<double>(), 10);
+}
+
 TEST(EvaluationData, RefusesDataWithoutATokenToPredict) {
   const std::string prefix = write_dataset(fresh_folder() + "set", {{1}, {2}, {3}});
   EXPECT_EQ(

@@ -150,6 +150,15 @@ TEST(TokenizeFiles, NamesTheLineThatHoldsNoTextOrCountsIt) {
   EXPECT_EQ(documents_of(folder + "set"), (std::vector<int64_t>{-1, 'c', 256}));
 }
 
+TEST(TokenizeFiles, RefusesFilesWithoutADocument) {
+  const std::string folder = fresh_folder();
+  const std::string file = write_file(folder + "a.jsonl", "\n  \n{\"text\":\"\"}\n");
+  EXPECT_EQ(
+      error_of<FileError>([&] { tokenize({file}, folder + "set"); }),
+      "no document is in " + file + ": 0 lines without a text and 1 empty ones were left out");
+  EXPECT_EQ(count_files(folder), 1);
+}
+
 TEST(TokenizeFiles, SplitsLinesAndLeavesTheEndOutWhenAsked) {
   const std::string folder = fresh_folder();
   const std::string file = write_file(folder + "a.txt", "a\n\nbc\r\nd");

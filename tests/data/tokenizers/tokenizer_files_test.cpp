@@ -30,6 +30,26 @@ TEST(TokenizerFiles, TellRanksFromASentencePieceModelByTheirContent) {
             read_tokenizer(kGolden / "tiktoken")->fingerprint());
 }
 
+// What files_of_tokenizer() gives is the same tokenizer in a folder of its own.
+TEST(TokenizerFiles, CarryATokenizerElsewhere) {
+  const fs::path folder = scratch_folder();
+  fs::copy(kGolden / "gpt2/tokenizer.json", folder / "mine.json");
+  fs::copy(kGolden / "gpt2/tokenizer_config.json", folder / "tokenizer_config.json");
+  fs::copy(kGolden / "sentencepiece_bpe/tokenizer.model", folder / "tokenizer.model");
+  int number = 0;
+  for (const fs::path& path :
+       {kGolden / "gpt2", folder / "mine.json", kGolden / "sentencepiece_bpe", kGolden / "tiktoken",
+        kGolden / "tiktoken/small.tiktoken"}) {
+    const fs::path copy = folder / std::to_string(number++);
+    fs::create_directory(copy);
+    for (const TokenizerFile& file : files_of_tokenizer(path)) {
+      EXPECT_TRUE(belongs_to_tokenizer(file.name)) << file.name;
+      fs::copy(file.path, copy / file.name);
+    }
+    EXPECT_EQ(read_tokenizer(copy)->fingerprint(), read_tokenizer(path)->fingerprint()) << path;
+  }
+}
+
 TEST(TokenizerFiles, RefuseWhatIsNoTokenizer) {
   const fs::path folder = scratch_folder();
   EXPECT_EQ(message_of<FileError>([&] { read_tokenizer(folder); }),
