@@ -40,7 +40,33 @@ void convert_from(const void* from, at::ScalarType to_dtype, void* to, int64_t c
   }
 }
 
+// NaN and infinity are the values whose exponent has all bits set.
+template <class Bits>
+bool has_no_full_exponent(const at::Tensor& values, Bits exponent) {
+  const auto* bits = static_cast<const Bits*>(values.const_data_ptr());
+  Bits is_full = 0;
+  for (int64_t i = 0; i < values.numel(); ++i) {
+    is_full = static_cast<Bits>(is_full | ((bits[i] & exponent) == exponent ? 1 : 0));
+  }
+  return is_full == 0;
+}
+
 }  // namespace
+
+bool is_finite(const at::Tensor& values) {
+  switch (values.scalar_type()) {
+    case at::kDouble:
+      return has_no_full_exponent<uint64_t>(values, 0x7ff0000000000000U);
+    case at::kFloat:
+      return has_no_full_exponent<uint32_t>(values, 0x7f800000U);
+    case at::kHalf:
+      return has_no_full_exponent<uint16_t>(values, 0x7c00U);
+    case at::kBFloat16:
+      return has_no_full_exponent<uint16_t>(values, 0x7f80U);
+    default:
+      return true;
+  }
+}
 
 bool holds_every_value_of(at::ScalarType to, at::ScalarType from) {
   return to == from || (to == at::kDouble && is_float(from)) ||

@@ -14,4 +14,8 @@ bool holds_every_value_of(at::ScalarType to, at::ScalarType from);
 void convert_values(at::ScalarType from_dtype, const void* from, at::ScalarType to_dtype, void* to,
                     int64_t count);
 
+// Whether no value is NaN or infinite. `values`: contiguous, of one of these dtypes; others are
+// finite. Takes no memory.
+bool is_finite(const at::Tensor& values);
+
 }  // namespace switchyard

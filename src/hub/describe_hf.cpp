@@ -70,7 +70,9 @@ std::string describe_hf_model(const std::filesystem::path& path) {
   }
   std::vector<std::string> carried;
   for (const std::filesystem::path& file : carried_files(path)) {
-    carried.push_back(file.filename().string());
+    if (file.filename() != "config.json") {
+      carried.push_back(file.filename().string());
+    }
   }
   std::string text =
       fmt::format("Hugging Face directory {}\n  {}, {:.3f} M parameters\n", path.string(),

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/partial_folder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/part_reader.h"
@@ -174,11 +175,28 @@ std::string torch_name(at::ScalarType dtype) {
   }
 }
 
+constexpr std::string_view kConfigFile = "config.json";
+
+// Where nothing says what they are they are null: left out, transformers would take those of the
+// family's first model.
+void put_special_ids(Json& fields, const CheckpointRecord& record) {
+  Json said = record.origin.value("config", Json::object());
+  for (const std::filesystem::path& file : record.assets) {
+    if (file.filename() == "generation_config.json") {
+      said.update(Json::parse(read_text(file), nullptr, /*allow_exceptions=*/false));
+    }
+  }
+  for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    fields[name] = said.value(name, Json());
+  }
+}
+
 // config.json: as it came where nothing changed, so that it is carried over to the byte's meaning.
-Json config_fields(const Origin& origin, const Config& config, bool is_from_scratch,
-                   const ExportOptions& options) {
+Json config_fields(const Origin& origin, const CheckpointRecord& record, const Config& config,
+                   bool is_from_scratch, const ExportOptions& options) {
   Json fields = origin.fields;
   if (is_from_scratch) {
+    put_special_ids(fields, record);
     fields["dtype"] = torch_name(origin.tensors.front().dtype);
     return fields;
   }
@@ -194,6 +212,23 @@ Json config_fields(const Origin& origin, const Config& config, bool is_from_scra
   return fields;
 }
 
+// Returns how many.
+int64_t write_other_files(const std::filesystem::path& folder, const CheckpointRecord& record,
+                          const ExportOptions& options) {
+  std::map<std::string, std::string> files = options.more_files;
+  for (const std::filesystem::path& file : record.assets) {
+    if (file.filename() != kConfigFile) {
+      files[file.filename()] = read_text(file);
+    }
+  }
+  for (const auto& [name, content] : files) {
+    write_text(folder / name, content);
+  }
+  return std::ssize(files);
+}
+
+}  // namespace
+
 std::filesystem::path checkpoint_in(const std::filesystem::path& path) {
   if (is_checkpoint_folder(path)) {
     return path;
@@ -207,17 +242,6 @@ std::filesystem::path checkpoint_in(const std::filesystem::path& path) {
                          path.string());
   return *latest;
 }
-
-// Removes what was begun, unless it took its place.
-struct RemovedUnlessRenamed {
-  std::filesystem::path path;
-  ~RemovedUnlessRenamed() {
-    std::error_code ignored;  // a better error is on its way
-    std::filesystem::remove_all(path, ignored);
-  }
-};
-
-}  // namespace
 
 ExportReport export_model(const std::filesystem::path& checkpoint,
                           const std::filesystem::path& folder, const ExportOptions& options,
@@ -245,9 +269,8 @@ ExportReport export_model(const std::filesystem::path& checkpoint,
   std::erase_if(origin.tensors,
                 [&](const HfTensor& tensor) { return !source.stored_dtype(tensor).has_value(); });
 
-  const RemovedUnlessRenamed partial{folder.string() + ".partial"};
-  std::filesystem::remove_all(partial.path);
-  make_directories(partial.path);
+  PartialFolder partial(folder);
+  partial.create();
   ExportReport result{.model_type = origin.family->model_type,
                       .architecture = origin.family->architecture};
   ConversionProgress progress;
@@ -261,7 +284,7 @@ ExportReport export_model(const std::filesystem::path& checkpoint,
     for (const HfTensor& tensor : tensors) {
       declarations.push_back({tensor.name, tensor.dtype, tensor.shape});
     }
-    SafetensorsWriter writer(partial.path / name, declarations, {{"format", "pt"}});
+    SafetensorsWriter writer(partial.folder() / name, declarations, {{"format", "pt"}});
     for (const HfTensor& tensor : tensors) {
       report(progress);
       result.is_rounded =
@@ -274,20 +297,17 @@ ExportReport export_model(const std::filesystem::path& checkpoint,
   }
   report(progress);
   if (files.size() > 1 || files.front().first != "model.safetensors") {
-    write_index(partial.path, origin.tensors);
+    write_index(partial.folder(), origin.tensors);
   }
-  write_text(partial.path / "config.json",
-             config_fields(origin, config, is_from_scratch, options).dump(2) + "\n");
-  for (const std::filesystem::path& file : opened.record.assets) {
-    write_text(partial.path / file.filename(), read_text(file));
-  }
-  open_hf_model(partial.path);  // throws unless it is whole
-  replace_directory(partial.path, folder);
+  write_text(partial.folder() / kConfigFile,
+             config_fields(origin, opened.record, config, is_from_scratch, options).dump(2) + "\n");
+  result.num_carried = write_other_files(partial.folder(), opened.record, options);
+  open_hf_model(partial.folder());  // throws unless it is whole
+  partial.publish();
 
   result.num_tensors = progress.num_tensors;
   result.num_bytes = progress.num_bytes;
   result.num_files = static_cast<int64_t>(files.size());
-  result.num_carried = static_cast<int64_t>(opened.record.assets.size());
   return result;
 }
 

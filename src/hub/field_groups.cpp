@@ -47,6 +47,8 @@ constexpr std::array<RopeField, 10> kRopeFields = {{
 constexpr std::array<std::string_view, 5> kRopeTypes = {"default", "linear", "dynamic", "llama3",
                                                         "yarn"};
 
+constexpr const char* kOriginalLength = "original_max_position_embeddings";
+
 bool needs_original_length(const std::string& type) {
   return type == "llama3" || type == "yarn";
 }
@@ -113,12 +115,25 @@ void set_windows(SettingValues& settings, const std::vector<bool>& has_window, i
 constexpr int64_t kStandardWindow = 4096;
 constexpr int64_t kStandardWindowLayers = 28;
 
+// 0 for none.
+int64_t read_window(HfConfig& fields) {
+  const bool is_used = fields.get("use_sliding_window", false);
+  const Json* given = fields.find("sliding_window");
+  if (!is_used || (given != nullptr && given->is_null())) {
+    return 0;
+  }
+  const int64_t window = fields.get("sliding_window", kStandardWindow);
+  check<ConfigError>(window > 0,
+                     "{}: sliding_window is {}: expected null for none, or a number from 1 on",
+                     fields.source(), window);
+  return window;
+}
+
 // `standard`: whether layer i has a window, where layer_types is not given.
 void read_windows(HfConfig& fields, SettingValues& settings,
                   bool (*standard)(int64_t layer, int64_t max_window_layers)) {
-  const bool is_used = fields.get("use_sliding_window", false);
-  const int64_t window = is_used ? fields.get("sliding_window", kStandardWindow) : 0;
-  fields.mark_read("sliding_window");
+  const int64_t window = read_window(fields);
+  const bool uses_windows = fields.get("use_sliding_window", false);
   const int64_t limit = fields.get("max_window_layers", kStandardWindowLayers);
   const auto types = fields.get("layer_types", std::vector<std::string>());
   const int64_t num_layers = whole(settings, "model.num_layers");
@@ -135,6 +150,9 @@ void read_windows(HfConfig& fields, SettingValues& settings,
     check<ConfigError>(type == "sliding_attention" || type == "full_attention",
                        "{}: layer_types has \"{}\"; known are: full_attention, sliding_attention",
                        fields.source(), type);
+    check<ConfigError>(type == "full_attention" || window > 0 || !uses_windows,
+                       "{}: layer_types has \"sliding_attention\", but sliding_window is null",
+                       fields.source());
     has_window.push_back(type == "sliding_attention");
   }
   set_windows(settings, has_window, window);
@@ -161,7 +179,14 @@ std::string logical(const std::string& name) {
   return "layers.{layer}." + name;
 }
 
-}  // namespace
+// How many times longer a yarn model has become, where no field says it.
+double factor_of_lengths(int64_t max_position, const Json& original_length,
+                         const std::string& source) {
+  check<ConfigError>(original_length.is_number() && original_length > 0,
+                     "{}: rope_parameters has neither factor nor {}, which type \"yarn\" needs",
+                     source, kOriginalLength);
+  return static_cast<double>(max_position) / original_length.get<double>();
+}
 
 // Fields that transformers reads without a default.
 bool is_needed(const std::string& field, const std::string& type) {
@@ -170,6 +195,8 @@ bool is_needed(const std::string& field, const std::string& type) {
   }
   return field == "factor" && (type == "linear" || type == "dynamic" || type == "llama3");
 }
+
+}  // namespace
 
 void read_rope(HfConfig& fields, SettingValues& settings, double standard_base) {
   const Json* found = fields.find("rope_parameters");
@@ -182,33 +209,49 @@ void read_rope(HfConfig& fields, SettingValues& settings, double standard_base) 
                      fields.source(), parameters.dump());
   const std::string type = rope_type(parameters, fields.source());
   set(settings, "rope.type", type);
+  const bool has_null_base =
+      parameters.contains("rope_theta") && parameters["rope_theta"].is_null();
   const auto base = rope_value(fields, parameters, "rope_theta");
+  check<ConfigError>((base.is_null() && !has_null_base) || base.is_number(),
+                     "{}: rope_theta is {}: expected a number", fields.source(), base.dump());
   set(settings, "rope.base", base.is_null() ? print_value(standard_base) : base.dump());
   const auto partial = rope_value(fields, parameters, "partial_rotary_factor");
   check<ConfigError>(partial.is_null() || partial == 1,
                      "{}: partial_rotary_factor is {}: transformers' classes of these families "
                      "rotate whole heads and do not follow it; remove it, or set it to 1",
                      fields.source(), partial.dump());
+  const bool has_null_length = parameters.contains(kOriginalLength) &&
+                               parameters[kOriginalLength].is_null() && needs_original_length(type);
+  check<ConfigError>(!has_null_length,
+                     "{}: {} is null: type \"{}\" needs a number, or no such field",
+                     fields.source(), kOriginalLength, type);
+  const Json original_length = rope_value(fields, parameters, kOriginalLength);
   for (const RopeField& rope : kRopeFields) {
     const std::string field(rope.field);
-    const Json value = field == "original_max_position_embeddings"
-                           ? rope_value(fields, parameters, field)
-                           : parameters.value(field, Json(nullptr));
+    const Json value =
+        field == kOriginalLength ? original_length : parameters.value(field, Json(nullptr));
     parameters.erase(field);
     if (!belongs_to(field, type)) {
       continue;
     }
+    const bool is_right_type = field == "truncate" ? value.is_boolean() : value.is_number();
+    check<ConfigError>(value.is_null() || is_right_type,
+                       "{}: {} of its rotary positions is {}: expected {}", fields.source(), field,
+                       value.dump(), field == "truncate" ? "true or false" : "a number");
+    // In the settings 0 stands for none, in these fields it would be a number.
+    check<ConfigError>(value != 0 || (field != kOriginalLength && field != "attention_factor"),
+                       "{}: {} of its rotary positions is {}: expected a number above 0",
+                       fields.source(), field, value.dump());
     check<ConfigError>(!value.is_null() || !is_needed(field, type),
                        "{}: rope_parameters has no {}, which type \"{}\" needs", fields.source(),
                        field, type);
     std::string text = value.is_null() ? std::string(rope.standard) : value.dump();
-    if (value.is_null() && field == "original_max_position_embeddings") {
+    if (value.is_null() && field == kOriginalLength) {
       text = settings.at("model.max_position").items.front();
     }
     if (value.is_null() && field == "factor" && type == "yarn") {
-      text = print_value(
-          static_cast<double>(whole(settings, "model.max_position")) /
-          std::stod(rope_value(fields, parameters, "original_max_position_embeddings").dump()));
+      text = print_value(factor_of_lengths(whole(settings, "model.max_position"), original_length,
+                                           fields.source()));
     }
     set(settings, std::string(rope.setting), text);
   }
@@ -270,10 +313,8 @@ FieldGroup window_on_even_layers() {
 
 FieldGroup window_on_all_layers() {
   return {[](HfConfig& fields, SettingValues& settings) {
-            const bool is_used = fields.get("use_sliding_window", false);
-            const int64_t window = fields.get("sliding_window", kStandardWindow);
             fields.mark_read("max_window_layers");
-            set(settings, "attention.window", std::to_string(is_used ? window : 0));
+            set(settings, "attention.window", std::to_string(read_window(fields)));
           },
           [](const Config& config, Json& fields) {
             const bool is_used = config.attention.window > 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -41,7 +42,66 @@ constexpr std::array<std::string_view, 24> kWithoutMeaning = {"_name_or_path",
                                                               "transformers_version",
                                                               "use_cache"};
 
+// Stricter than the library, which takes 2.7 and true for whole numbers.
+template <class T>
+bool is_of_type(const Json& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value.is_boolean();
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    return value.is_number_integer();
+  } else if constexpr (std::is_same_v<T, double>) {
+    return value.is_number();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return value.is_string();
+  } else {
+    return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& one) {
+             return is_of_type<typename T::value_type>(one);
+           });
+  }
+}
+
+bool is_id(const Json& value) {
+  return value.is_null() || value.is_number_integer();
+}
+
+bool is_dtype(const Json& value) {
+  constexpr std::array<std::string_view, 7> kKnown = {"float64", "double", "float32", "float",
+                                                      "float16", "half",   "bfloat16"};
+  return value.is_null() ||
+         (value.is_string() &&
+          std::find(kKnown.begin(), kKnown.end(), value.get<std::string>()) != kKnown.end());
+}
+
 }  // namespace
+
+void HfConfig::check_unread_types() const {
+  using IsRight = bool (*)(const Json&);
+  const IsRight is_flag = [](const Json& value) { return value.is_boolean() || value.is_null(); };
+  const IsRight is_ids = [](const Json& value) {
+    return is_id(value) || is_of_type<std::vector<int64_t>>(value);
+  };
+  struct Rule {
+    const char* field;
+    IsRight is_right;
+    const char* expected;
+  };
+  const std::array<Rule, 9> rules = {{
+      {"dtype", is_dtype, "float32, float16, bfloat16, float64 or null"},
+      {"torch_dtype", is_dtype, "float32, float16, bfloat16, float64 or null"},
+      {"bos_token_id", is_id, "an id or null"},
+      {"eos_token_id", is_ids, "an id, a list of ids or null"},
+      {"pad_token_id", is_id, "an id or null"},
+      {"use_cache", is_flag, "true or false"},
+      {"output_router_logits", is_flag, "true or false"},
+      {"output_attentions", is_flag, "true or false"},
+      {"output_hidden_states", is_flag, "true or false"},
+  }};
+  for (const Rule& rule : rules) {
+    const auto at = fields_.find(rule.field);
+    check<ConfigError>(at == fields_.end() || rule.is_right(*at), "{}: {} is {}: expected {}",
+                       source_, rule.field, at == fields_.end() ? "" : at->dump(), rule.expected);
+  }
+}
 
 HfConfig HfConfig::from_file(const std::filesystem::path& path) {
   const std::string text = read_text(path);
@@ -79,14 +139,10 @@ T HfConfig::get(const std::string& field, const T& standard) {
   if (value == nullptr || value->is_null()) {
     return standard;
   }
-  try {
-    return value->get<T>();
-  } catch (const Json::exception&) {
-    throw ConfigError(
-        fmt::format("{}: {} is {}, which is of the wrong type: expected something "
-                    "like {}",
-                    source_, field, value->dump(), Json(standard).dump()));
-  }
+  check<ConfigError>(is_of_type<T>(*value),
+                     "{}: {} is {}, which is of the wrong type: expected something like {}",
+                     source_, field, value->dump(), Json(standard).dump());
+  return value->get<T>();
 }
 template bool HfConfig::get(const std::string&, const bool&);
 template int64_t HfConfig::get(const std::string&, const int64_t&);

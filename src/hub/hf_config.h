@@ -36,6 +36,10 @@ class HfConfig {
   // Fields that nothing asked for, without those that decide nothing about a model's values.
   std::vector<std::string> unread() const;
 
+  // Throws ConfigError for a field that decides nothing, but of a type for which transformers would
+  // refuse the file.
+  void check_unread_types() const;
+
   const nlohmann::json& fields() const { return fields_; }
   const std::string& source() const { return source_; }  // "mixtral/config.json"
 

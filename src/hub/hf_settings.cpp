@@ -28,6 +28,25 @@ std::string our_word(const FieldRule& rule, const std::string& theirs, const std
                                 fmt::join(known, ", ")));
 }
 
+const Setting& setting_of(const std::string& name) {
+  const Setting* setting = find_setting(name);
+  check<ShapeError>(setting != nullptr,
+                    "a family's rule names the setting {}, which does not exist", name);
+  return *setting;
+}
+
+// transformers refuses "2" and 2.0 where it expects a whole number, and 1 for true.
+bool is_written_as(const FieldRule& rule, const Json& value) {
+  const std::string& type = setting_of(rule.setting).type;
+  if (type.starts_with("integer")) {
+    return value.is_number_integer();
+  }
+  if (type.starts_with("number")) {
+    return value.is_number();
+  }
+  return type.starts_with("true") ? value.is_boolean() : value.is_string() || value.is_array();
+}
+
 void read_field(const FieldRule& rule, HfConfig& fields, SettingValues& settings) {
   const Json* found = fields.find(rule.field, rule.old_names);
   const Json& value = found == nullptr ? rule.standard : *found;
@@ -38,18 +57,16 @@ void read_field(const FieldRule& rule, HfConfig& fields, SettingValues& settings
     settings[rule.setting] = {{rule.for_null}, false};
     return;
   }
+  check<ConfigError>(is_written_as(rule, value), "{} is {}: expected {}", where, value.dump(),
+                     setting_of(rule.setting).type);
+  // 0 of these settings stands for null, and for nothing else.
+  check<ConfigError>(rule.for_null.empty() || value.dump() != rule.for_null,
+                     "{} is {}: expected null, or a number from 1 on", where, value.dump());
   RawValue raw = raw_from_json(value, where);
   if (!rule.words.empty()) {
     raw.items = {our_word(rule, raw.items.front(), fields.source())};
   }
   settings[rule.setting] = std::move(raw);
-}
-
-const Setting& setting_of(const std::string& name) {
-  const Setting* setting = find_setting(name);
-  check<ShapeError>(setting != nullptr,
-                    "a family's rule names the setting {}, which does not exist", name);
-  return *setting;
 }
 
 Json field_value(const FieldRule& rule, const Config& config) {
@@ -121,6 +138,7 @@ SettingValues read_hf_settings(const ModelFamily& family, HfConfig& fields) {
   for (const FieldGroup& group : family.groups) {
     group.read(fields, settings);
   }
+  fields.check_unread_types();
   const std::vector<std::string> unread = fields.unread();
   check<ConfigError>(unread.empty(),
                      "{}: unknown {} {} for model_type {}: if it changes what the model computes, "

@@ -5,7 +5,9 @@
 
 #include <ATen/ATen.h>
 
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/safetensors.h"
 #include "config/manual.h"
 #include "hub/origin.h"
@@ -78,6 +80,10 @@ void import_model(const HfModel& model, const std::filesystem::path& checkpoint,
     part.values = [files, progress, report, file = tensor.file, name = tensor.name,
                    shape = part.box.shape] {
       const at::Tensor values = files->tensor(file, name).view(shape);
+      if (!is_finite(values)) {
+        log_warn("{}: tensor \"{}\" holds NaN or infinity: a model with it cannot be used", file,
+                 name);
+      }
       report(*progress);
       ++progress->tensors_done;
       progress->bytes_done += static_cast<int64_t>(values.nbytes());

@@ -43,26 +43,42 @@ HfTensor tensor_from(const Json& json, const std::string& source) {
   return tensor;
 }
 
+const ModelFamily& family_called(const std::string& model_type) {
+  const ModelFamily* family = find_family_by_type(model_type);
+  std::vector<std::string> known;
+  for (const ModelFamily& one : families()) {
+    known.push_back(one.model_type);
+  }
+  check<ConfigError>(family != nullptr, "there is no family \"{}\"; known are: {}", model_type,
+                     fmt::join(known, ", "));
+  return *family;
+}
+
+// The one of that type, or the first that can express the settings.
 const ModelFamily& family_for(const Config& config, const std::string& model_type) {
-  std::vector<std::string> reasons;
-  for (const ModelFamily& family : families()) {
-    if (!model_type.empty() && family.model_type != model_type) {
-      continue;
-    }
+  if (!model_type.empty()) {
+    const ModelFamily& family = family_called(model_type);
     const std::vector<std::string> differences = not_expressed(family, config);
+    check<ConfigError>(differences.empty(), "the family {} has no such model: {}", model_type,
+                       fmt::join(differences, ", "));
+    return family;
+  }
+  const ModelFamily* nearest = nullptr;
+  std::vector<std::string> fewest;
+  for (const ModelFamily& family : families()) {
+    std::vector<std::string> differences = not_expressed(family, config);
     if (differences.empty()) {
       return family;
     }
-    reasons.push_back(fmt::format("{}: {}", family.model_type, fmt::join(differences, ", ")));
+    if (nearest == nullptr || differences.size() < fewest.size()) {
+      nearest = &family;
+      fewest = std::move(differences);
+    }
   }
-  std::vector<std::string> known;
-  for (const ModelFamily& family : families()) {
-    known.push_back(family.model_type);
-  }
-  check<ConfigError>(!reasons.empty(), "there is no family \"{}\"; known are: {}", model_type,
-                     fmt::join(known, ", "));
   throw ConfigError(
-      fmt::format("no Hugging Face family has such a model:\n{}", fmt::join(reasons, "\n")));
+      fmt::format("no Hugging Face family has such a model. The nearest is {}, but {}; --family "
+                  "says it of another",
+                  nearest->model_type, fmt::join(fewest, ", ")));
 }
 
 }  // namespace
@@ -119,7 +135,7 @@ std::vector<std::filesystem::path> carried_files(const std::filesystem::path& fo
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (entry.is_regular_file() && name != "config.json" && !is_weight_file(name)) {
+    if (entry.is_regular_file() && !is_weight_file(name)) {
       files.push_back(entry.path());
     }
   }

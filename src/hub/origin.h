@@ -38,8 +38,8 @@ constexpr char kOriginPrefix[] = "origin.";
 // Throws FileError when a conversion would write into what is there.
 void check_folder_is_free(const std::filesystem::path& folder);
 
-// Files of a Hugging Face directory that go with the model unchanged: all but config.json, weights
-// and folders.
+// Files of a Hugging Face directory that go with the model unchanged: all but weights and folders.
+// config.json is among them, since it may be what tells a tokenizer its end of text.
 std::vector<std::filesystem::path> carried_files(const std::filesystem::path& folder);
 
 }  // namespace switchyard

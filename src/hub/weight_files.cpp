@@ -9,11 +9,13 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 
 namespace switchyard {
 namespace {
 
 using Json = nlohmann::json;
+using nlohmann::literals::operator""_json_pointer;
 
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
@@ -85,6 +87,44 @@ void check_index(const std::map<std::string, std::string>& files, const WeightFi
   }
 }
 
+// "-of-00004.safetensors" of "model-00002-of-00004.safetensors"; empty for another name.
+std::string shard_count(const std::string& file) {
+  const size_t of = file.find("-of-");
+  return of == std::string::npos || !file.ends_with(".safetensors")
+             ? ""
+             : file.substr(of, file.size() - of);
+}
+
+// A shard beside the listed ones would silently be no part of the model.
+void check_no_shard_is_left(const std::filesystem::path& folder,
+                            const std::set<std::string>& listed) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const std::string count = shard_count(name);
+    const bool is_of_same_model =
+        !count.empty() && std::any_of(listed.begin(), listed.end(), [&](const std::string& one) {
+          return shard_count(one) == count;
+        });
+    check<FileError>(!is_of_same_model || listed.contains(name),
+                     "{} is a shard that {} does not list: list its tensors, or remove it",
+                     entry.path().string(), kIndexFile);
+  }
+}
+
+// transformers does not look at it, and old files are wrong without harm: a warning.
+void warn_of_wrong_size(const std::filesystem::path& path, const WeightFiles& weights) {
+  const Json index = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  const Json stated = index.value("/metadata/total_size"_json_pointer, Json());
+  int64_t total = 0;
+  for (const auto& [name, place] : weights.tensors) {
+    total += place.entry->num_bytes();
+  }
+  if (!stated.is_null() && stated != total) {
+    log_warn("{}: total_size is {}, the tensors have {} bytes", path.string(), stated.dump(),
+             total);
+  }
+}
+
 }  // namespace
 
 WeightFiles open_weight_files(const std::filesystem::path& folder) {
@@ -111,6 +151,8 @@ WeightFiles open_weight_files(const std::filesystem::path& folder) {
     add_file(weights, folder / name);
   }
   check_index(files, weights, index_path);
+  check_no_shard_is_left(folder, names);
+  warn_of_wrong_size(index_path, weights);
   return weights;
 }
 

@@ -1,5 +1,7 @@
 #include "checkpoint/convert.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -44,6 +46,20 @@ TEST(ConvertValues, RefusesIntegers) {
   float to = 0;
   EXPECT_EQ(message_of<ShapeError>([&] { convert_values(at::kLong, &from, at::kFloat, &to, 1); }),
             "Long cannot be converted to Float");
+}
+
+TEST(IsFinite, SeesOneValueThatIsNot) {
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    const at::Tensor values = at::full({7}, -65504, dtype);
+    EXPECT_TRUE(is_finite(values)) << dtype;
+    EXPECT_TRUE(is_finite(at::zeros({0}, dtype)));
+    for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+      at::Tensor broken = values.clone();
+      broken[5] = bad;
+      EXPECT_FALSE(is_finite(broken)) << dtype << " " << bad;
+    }
+  }
+  EXPECT_TRUE(is_finite(at::full({3}, 0x7fc00000, at::kInt)));
 }
 
 }  // namespace

@@ -168,6 +168,92 @@ TEST(HfSettings, RefuseWhatTheyCannotFollow) {
       << unknown;
 }
 
+// Each as transformers 5.24 refuses it, when the configuration is read or at the first forward
+// pass.
+TEST(HfSettings, RefuseMistypedFields) {
+  struct Case {
+    const char* family;
+    const char* field;
+    Json value;
+    const char* expected;
+  };
+  for (const Case& one : std::vector<Case>{
+           {"llama", "num_hidden_layers", "2", "\"2\": expected integer, 1 to 10000"},
+           {"llama", "hidden_size", 16.0, "16.0: expected integer, 1 to 1048576"},
+           {"llama", "num_attention_heads", true, "true: expected integer, 1 to 65536"},
+           {"llama", "rms_norm_eps", "1e-6", "\"1e-6\": expected number, 1e-30 to 1"},
+           {"llama", "tie_word_embeddings", 1, "1: expected true or false"},
+           {"llama", "num_key_value_heads", 0, "0: expected null, or a number from 1 on"},
+           {"llama", "dtype", "bf16",
+            "\"bf16\": expected float32, float16, bfloat16, float64 or null"},
+           {"llama", "eos_token_id", "2", "\"2\": expected an id, a list of ids or null"},
+           {"llama", "eos_token_id", {1, "2"}, "[1,\"2\"]: expected an id, a list of ids or null"},
+           {"llama", "bos_token_id", 1.5, "1.5: expected an id or null"},
+           {"llama", "use_cache", "yes", "\"yes\": expected true or false"},
+           {"mixtral", "sliding_window", 0, "0: expected null, or a number from 1 on"},
+           {"mixtral", "num_experts_per_tok", "2", "\"2\": expected integer, 1 to 1024"},
+           {"mixtral", "router_aux_loss_coef", "0.01",
+            "\"0.01\", which is of the wrong type: expected something like 0.001"},
+       }) {
+    EXPECT_EQ(refusal(one.family, [&](Json& fields) { fields[one.field] = one.value; }),
+              fmt::format("config.json: {} is {}", one.field, one.expected));
+  }
+}
+
+TEST(HfSettings, RefuseRotationsWithoutALengthOrWithAFactorOfZero) {
+  const Json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"rope_theta", 1e4}};
+  const auto refusal_with = [&](const char* field, const Json& value) {
+    return refusal("llama", [&](Json& fields) {
+      fields["rope_parameters"] = yarn;
+      fields["rope_parameters"][field] = value;
+    });
+  };
+  EXPECT_EQ(
+      refusal_with("original_max_position_embeddings", nullptr),
+      "config.json: original_max_position_embeddings is null: type \"yarn\" needs a number, or "
+      "no such field");
+  EXPECT_EQ(
+      refusal_with("original_max_position_embeddings", 0),
+      "config.json: original_max_position_embeddings of its rotary positions is 0: expected a "
+      "number above 0");
+  EXPECT_EQ(
+      refusal_with("attention_factor", 0.0),
+      "config.json: attention_factor of its rotary positions is 0.0: expected a number above 0");
+  EXPECT_EQ(refusal_with("factor", "4"),
+            "config.json: factor of its rotary positions is \"4\": expected a number");
+  EXPECT_EQ(refusal_with("rope_theta", nullptr),
+            "config.json: rope_theta is null: expected a number");
+}
+
+// A yarn model without a factor: as many times longer as its lengths say.
+TEST(HfSettings, FindTheFactorOfLengths) {
+  const Config config = config_from({{"model_type", "llama"},
+                                     {"max_position_embeddings", 4096},
+                                     {"rope_parameters",
+                                      {{"rope_type", "yarn"},
+                                       {"factor", nullptr},
+                                       {"rope_theta", 1e4},
+                                       {"original_max_position_embeddings", 512}}}});
+  EXPECT_EQ(config.rope.factor, 8);
+  EXPECT_EQ(config.rope.original_max_position, 512);
+}
+
+TEST(HfSettings, RefuseAWindowThatIsNone) {
+  EXPECT_EQ(refusal("qwen2",
+                    [](Json& fields) {
+                      fields["use_sliding_window"] = true;
+                      fields["sliding_window"] = 0;
+                    }),
+            "config.json: sliding_window is 0: expected null for none, or a number from 1 on");
+  EXPECT_EQ(refusal("qwen2",
+                    [](Json& fields) {
+                      fields["use_sliding_window"] = true;
+                      fields["sliding_window"] = nullptr;
+                      fields["layer_types"] = {"sliding_attention", "full_attention"};
+                    }),
+            "config.json: layer_types has \"sliding_attention\", but sliding_window is null");
+}
+
 TEST(HfSettings, SayWhatAFamilyCannotExpress) {
   Config config = config_from(read_json(golden_directory("mixtral") / "config.json"));
   config.attention.qk_norm = QkNormKind::kHead;

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -150,8 +151,8 @@ TEST_F(ImportExport, LeavesNothingBehindWhenItRefuses) {
   EXPECT_EQ(refusal({.model_type = "gpt5", .dtype = {}}).substr(0, 37),
             "there is no family \"gpt5\"; known are:");
   EXPECT_EQ(refusal({.model_type = "llama", .dtype = {}}),
-            "no Hugging Face family has such a model:\nllama: attention.qk_norm is none in this "
-            "family, head here");
+            "the family llama has no such model: attention.qk_norm is none in this family, head "
+            "here");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.partial"));
   std::filesystem::create_directory(folder_ / "out");
@@ -175,6 +176,33 @@ TEST_F(ImportExport, DealsTensorsOutOverFilesOfTheLargestSize) {
   for (const auto& file : files.files) {
     EXPECT_LT(std::filesystem::file_size(file->path()), 14'000U);
   }
+}
+
+// transformers would take the ids of a family's first model where config.json says nothing.
+TEST_F(ImportExport, WritesTheIdsOfItsTokenizerOrNone) {
+  import(golden_directory("qwen3"));
+  export_again({.model_type = "qwen3", .dtype = {}, .more_files = {{"a.txt", "more"}}});
+  const auto carried = read_json(golden_directory("qwen3") / "generation_config.json");
+  const auto fields = read_json(folder_ / "out" / "config.json");
+  for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    ASSERT_TRUE(fields.contains(name)) << name;
+    EXPECT_EQ(fields[name], carried.contains(name) ? carried[name] : nlohmann::json()) << name;
+  }
+  EXPECT_EQ(file_bytes(folder_ / "out" / "a.txt"), "more");
+}
+
+TEST_F(ImportExport, NamesATensorThatIsNotFinite) {
+  const DirectoryCopy copy("qwen3");
+  copy.change_tensors([](auto& tensors) {
+    at::Tensor& norm = tensors.at("model.norm.weight");
+    norm = at::full_like(norm, std::numeric_limits<float>::quiet_NaN());
+  });
+  testing::internal::CaptureStderr();
+  import(copy.path());
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("tensor \"model.norm.weight\" holds NaN"),
+            std::string::npos);
+  export_again();
+  expect_same_weights(copy.path(), folder_ / "out");
 }
 
 TEST_F(ImportExport, NoticesAnAlteredAsset) {

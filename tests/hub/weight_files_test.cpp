@@ -73,6 +73,23 @@ TEST(WeightFiles, RefuseAnIndexThatDisagreesWithItsShards) {
                                "\"../model.safetensors\": expected the name of a file");
 }
 
+TEST(WeightFiles, RefuseAShardThatIsNotListedAndWarnOfAWrongSize) {
+  const DirectoryCopy copy("mixtral");
+  Json index = read_json(copy / kIndex);
+  index["metadata"]["total_size"] = 7;
+  write_bytes(copy / kIndex, index.dump());
+  write_bytes(copy / "consolidated.safetensors", "other weights");  // as Mistral's directories have
+  testing::internal::CaptureStderr();
+  open_weight_files(copy.path());
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("total_size is 7, the tensors have"),
+            std::string::npos);
+  const auto extra = copy / "model-00004-of-00003.safetensors";
+  std::filesystem::copy(copy / "model-00001-of-00003.safetensors", extra);
+  EXPECT_EQ(refusal(copy), extra.string() +
+                               " is a shard that model.safetensors.index.json does not list: list "
+                               "its tensors, or remove it");
+}
+
 TEST(WeightFiles, RefuseTwoSetsOfWeights) {
   const DirectoryCopy copy("mixtral");
   std::filesystem::copy(golden_directory("llama") / "model.safetensors",
