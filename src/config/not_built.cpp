@@ -43,7 +43,6 @@ constexpr std::array kNotBuilt{
     NotBuilt{"parallel.slow_link"},
     NotBuilt{"parallel.link_latency_us"},
     NotBuilt{"parallel.link_gb_per_s"},
-    NotBuilt{"metrics.peak_tflops"},
 };
 
 bool is_refused(const NotBuilt& row, const Setting& setting, const Config& config) {

@@ -349,6 +349,16 @@ at::Tensor LanguageModel::logits(const TokenBatch& batch) const {
   return head_->logits(final_norm_->forward(hidden));
 }
 
+ExpertWork LanguageModel::take_expert_work() {
+  ExpertWork work;
+  for (const auto& layer : layers_) {
+    if (layer != nullptr && layer->moe() != nullptr) {
+      work.add(layer->moe()->take_expert_work());
+    }
+  }
+  return work;
+}
+
 void LanguageModel::update_expert_biases(const std::vector<at::Tensor>& tokens_per_expert) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     MoeLayer* moe = layers_[i] == nullptr ? nullptr : layers_[i]->moe();

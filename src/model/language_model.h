@@ -94,6 +94,9 @@ class LanguageModel {
   // [num_experts] int64 per MoE layer, summed over the global batch. Not collective.
   void update_expert_biases(const std::vector<at::Tensor>& tokens_per_expert);
 
+  // Of the routed experts of all layers of this rank, since the last call.
+  ExpertWork take_expert_work();
+
   int64_t num_layers() const { return static_cast<int64_t>(layers_.size()); }
   // Of each MoE layer of the model, of all stages.
   const std::vector<int64_t>& num_experts() const { return num_experts_; }

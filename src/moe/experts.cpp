@@ -1,5 +1,7 @@
 #include "moe/experts.h"
 
+#include <chrono>
+
 #include "nn/init.h"
 
 namespace switchyard {
@@ -72,8 +74,15 @@ void GroupedExperts::declare_biases(const Scope& scope, const ModelConfig& model
 }
 
 at::Tensor GroupedExperts::forward(const DispatchedTokens& dispatched) const {
-  return expert_mlp(dispatched.rows, up_, down_, dispatched.weights, dispatched.rows_per_expert,
-                    options_);
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  at::Tensor result = expert_mlp(dispatched.rows, up_, down_, dispatched.weights,
+                                 dispatched.rows_per_expert, options_);
+  const auto multiply_adds_per_row =
+      static_cast<double>((up_.size(1) + down_.size(2)) * up_.size(2));
+  work_.add({.seconds = std::chrono::duration<double>(Clock::now() - start).count(),
+             .flops = 2 * multiply_adds_per_row * static_cast<double>(dispatched.rows.size(0))});
+  return result;
 }
 
 }  // namespace switchyard

@@ -68,6 +68,7 @@ class MoeLayer {
 
   bool has_shared_expert() const { return shared_expert_ != nullptr; }
   Router& router() { return *router_; }
+  ExpertWork take_expert_work() { return experts_->take_work(); }
 
  private:
   void add_auxiliary_terms(const Routing& routing, const ForwardContext& context, RoutingMemo& memo,
