@@ -35,16 +35,16 @@ std::string describe(const RankEnd& end);
 // How one start of all ranks went.
 struct Attempt {
   std::vector<RankEnd> ends;  // of all ranks, the first to end first
-  int stop_signal = 0;        // SIGTERM or SIGINT, when it was asked to stop
+  int stop_signal = 0;        // SIGTERM, SIGINT or SIGHUP, when it was asked to stop
 
   // The end that explains the others: a rank that was killed, else one with an error of its own,
   // else one that hung, else the first that lost a peer. Null when no rank failed.
   const RankEnd* first_cause() const;
 };
 
-// Starts the ranks, passes their lines on, and returns when all have ended. SIGTERM and SIGINT are
-// passed on to all of them; a second one kills them. When one fails, the others have `grace` to
-// notice, report and end by themselves; then they are killed. Throws FileError.
+// Starts the ranks, passes their lines on, and returns when all have ended. SIGTERM, SIGINT and
+// SIGHUP are passed on to all of them; a second one kills them. When one fails, the others have
+// `grace` to notice, report and end by themselves; then they are killed. Throws FileError.
 Attempt run_attempt(const Team& team, RankOutput& output, SignalInbox& inbox,
                     std::chrono::milliseconds grace);
 

@@ -16,6 +16,11 @@ SignalInbox::SignalInbox() {
   for (const int number : {SIGTERM, SIGINT, SIGCHLD}) {
     sigaddset(&wanted, number);
   }
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) {
+    sigaddset(&wanted, SIGHUP);
+  }
   pthread_sigmask(SIG_BLOCK, &wanted, &previous_);
   descriptor_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
   check<FileError>(descriptor_ >= 0, "cannot wait for signals: {}", std::strerror(errno));

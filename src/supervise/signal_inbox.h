@@ -5,7 +5,8 @@
 
 namespace switchyard {
 
-// While alive, SIGTERM, SIGINT and SIGCHLD do not act but wait here to be taken, one at a time, so
+// While alive, SIGTERM, SIGINT, SIGHUP (unless it is ignored, as under nohup) and SIGCHLD do not
+// act but wait here to be taken, one at a time, so
 // that an event loop can sleep until one comes. Threads made after it inherit that: make it first.
 // One at a time.
 class SignalInbox {

@@ -40,7 +40,7 @@ bool has_code(const RankEnd& end, ExitCode code) {
 // What the same ranks would refuse or run into again.
 bool is_lasting(const RankEnd& cause) {
   return has_code(cause, ExitCode::kRefusedConfig) || has_code(cause, ExitCode::kBadFile) ||
-         has_code(cause, ExitCode::kDiverged);
+         has_code(cause, ExitCode::kDiverged) || has_code(cause, ExitCode::kOutOfMemory);
 }
 
 std::string describe_cause(const RankEnd& cause) {

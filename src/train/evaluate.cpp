@@ -18,15 +18,15 @@ EvalOutcome evaluate(const LanguageModel& model, const EvaluationData& data,
   const int64_t all = data.num_sequences();
   const int64_t end = max_sequences > 0 ? std::min(all, max_sequences) : all;
   const int64_t stride = micro_batch_size * data_group.size();
-  std::vector<TokenBatch> batches;
   // Every rank makes as many passes, those past the end with an empty batch: layers communicate.
-  for (int64_t start = 0; start < end; start += stride) {
-    const int64_t first = start + micro_batch_size * data_group.rank();
+  const auto read = [&](int64_t index) {
+    const int64_t first = index * stride + micro_batch_size * data_group.rank();
     const int64_t count = std::clamp(end - first, int64_t{0}, micro_batch_size);
     const TokenBatch batch =
         count > 0 ? data.batch(first, count) : data.batch(all, micro_batch_size);
-    batches.push_back(batch.share(context_group.size(), context_group.rank()));
-  }
+    return batch.share(context_group.size(), context_group.rank());
+  };
+  const MicroBatches batches((end + stride - 1) / stride, read);
   const EvalOutcome outcome = evaluate_batches(model, batches);
   const at::Tensor totals = at::tensor({outcome.loss_sum, outcome.loss_weight}, at::kDouble);
   groups[GroupName::kDataContext].all_reduce(totals, kTotals);

@@ -83,12 +83,47 @@ std::map<std::string, at::Tensor> named_gradients(const LoadedModel& loaded) {
   return named;
 }
 
-at::Tensor read_ids(const SafetensorsFile& file, const std::string& name) {
+// `smallest`: the one that is not a token, if there is one, else 0.
+at::Tensor read_ids(const SafetensorsFile& file, const std::string& name, int64_t smallest,
+                    int64_t vocab_size) {
   at::Tensor ids = file.tensor(name);
-  check<FileError>(ids.scalar_type() == at::kLong && ids.dim() == 2,
-                   "{}: \"{}\" is {} [{}]: expected I64 [batch, sequence]", file.path().string(),
-                   name, safetensors_dtype(ids.scalar_type()), fmt::join(ids.sizes(), ", "));
+  check<FileError>(ids.scalar_type() == at::kLong && ids.dim() == 2 && ids.numel() > 0,
+                   "{}: \"{}\" is {} [{}]: expected I64 [batch, sequence], none of them 0",
+                   file.path().string(), name, safetensors_dtype(ids.scalar_type()),
+                   fmt::join(ids.sizes(), ", "));
+  const at::Tensor is_wrong =
+      ids.ge(vocab_size).logical_or(ids.lt(0).logical_and(ids.ne(smallest)));
+  if (is_wrong.any().item<bool>()) {
+    throw FileError(fmt::format("{}: \"{}\" holds {}: the model's vocabulary is from 0 to {}",
+                                file.path().string(), name,
+                                ids.masked_select(is_wrong)[0].item<int64_t>(), vocab_size - 1));
+  }
   return ids;
+}
+
+struct TokensFile {
+  at::Tensor tokens;  // [batch, sequence] int64
+  at::Tensor labels;  // the same, or undefined
+};
+
+TokensFile read_tokens(const std::filesystem::path& path, int64_t vocab_size, bool with_gradients) {
+  const SafetensorsFile file(path);
+  TokensFile read;
+  read.tokens = read_ids(file, "tokens", 0, vocab_size);
+  if (file.find("labels") == nullptr) {
+    check<FileError>(!with_gradients, "{}: has no \"labels\": gradients are those of a loss",
+                     path.string());
+    return read;
+  }
+  read.labels = read_ids(file, "labels", kNoLabel, vocab_size);
+  check<FileError>(read.labels.sizes() == read.tokens.sizes(),
+                   "{}: \"labels\" is [{}], \"tokens\" is [{}]: each token has a label",
+                   path.string(), fmt::join(read.labels.sizes(), ", "),
+                   fmt::join(read.tokens.sizes(), ", "));
+  check<FileError>(read.labels.ne(kNoLabel).any().item<bool>(),
+                   "{}: every one of \"labels\" is {}, which is no label: there is no loss",
+                   path.string(), kNoLabel);
+  return read;
 }
 
 }  // namespace
@@ -118,13 +153,8 @@ ForwardResult run_forward(LoadedModel& loaded, const at::Tensor& tokens, const a
 
 void run_forward_on_file(LoadedModel& loaded, const std::filesystem::path& tokens,
                          const std::filesystem::path& out, bool with_gradients) {
-  const SafetensorsFile file(tokens);
-  const at::Tensor labels =
-      file.find("labels") == nullptr ? at::Tensor() : read_ids(file, "labels");
-  check<FileError>(labels.defined() || !with_gradients,
-                   "{}: has no \"labels\": gradients are those of a loss", tokens.string());
-  const ForwardResult result =
-      run_forward(loaded, read_ids(file, "tokens"), labels, with_gradients);
+  const TokensFile read = read_tokens(tokens, loaded.config.model.vocab_size, with_gradients);
+  const ForwardResult result = run_forward(loaded, read.tokens, read.labels, with_gradients);
   std::map<std::string, at::Tensor> written{{"logits", result.logits}};
   if (result.loss.defined()) {
     written["loss"] = result.loss;

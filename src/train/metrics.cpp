@@ -62,6 +62,12 @@ void put_times(Json& line, const StepMetrics& metrics) {
   };
   put_share("dispatch", metrics.dispatch_time_s);
   put_share("combine", metrics.combine_time_s);
+  if (metrics.expert_matmul) {
+    put_share("expert_matmul", metrics.expert_matmul->seconds);
+    line["expert_matmul_efficiency"] = number(metrics.expert_matmul->efficiency().value());
+    line["expert_matmul_tflops"] = number(metrics.expert_matmul->tflops().value());
+    line["peak_tflops"] = number(metrics.expert_matmul->peak_tflops);
+  }
 }
 
 // Where the line that ends at `end` (its line end, if any, included) begins.
@@ -176,6 +182,10 @@ std::vector<std::pair<std::string, double>> to_scalars(const StepMetrics& metric
   };
   put_share("speed/dispatch_share", metrics.dispatch_time_s);
   put_share("speed/combine_share", metrics.combine_time_s);
+  if (metrics.expert_matmul) {
+    put_share("speed/expert_matmul_share", metrics.expert_matmul->seconds);
+    put_ratio("speed/expert_matmul_efficiency", metrics.expert_matmul->efficiency());
+  }
   return scalars;
 }
 

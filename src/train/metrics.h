@@ -34,6 +34,16 @@ struct ExpertLoad {
   Ratio idle_share() const;     // idle / num_experts, of a layer that got any copy
 };
 
+// The routed experts' products of the forward pass, of one rank.
+struct ExpertMatmul {
+  double seconds = 0;
+  double flops = 0;
+  double peak_tflops = 0;  // what the rank computes at best
+
+  Ratio tflops() const { return {flops * 1e-12, seconds}; }
+  Ratio efficiency() const { return {flops * 1e-12, seconds * peak_tflops}; }
+};
+
 // What one optimizer step reports: one line of metrics.jsonl. Counts are over all ranks, real
 // tokens only; times and FLOPs are this rank's.
 struct StepMetrics {
@@ -52,6 +62,7 @@ struct StepMetrics {
   double flops_per_rank = 0;
   std::optional<double> dispatch_time_s;  // models with experts
   std::optional<double> combine_time_s;
+  std::optional<ExpertMatmul> expert_matmul;
 };
 
 // One JSON object, without a line end. Each ratio stands beside its parts ("loss", "loss_sum",
@@ -61,9 +72,19 @@ std::string to_json(const StepMetrics& metrics);
 
 // Keys whose values depend on the clock, and are the last of each line; all other values of a
 // resumed run equal those of an uninterrupted one.
-constexpr std::array<std::string_view, 8> kTimeKeys = {
-    "step_time_s",    "tokens_per_s",    "tflops_per_rank", "flops_per_rank",
-    "dispatch_share", "dispatch_time_s", "combine_share",   "combine_time_s"};
+constexpr std::array<std::string_view, 13> kTimeKeys = {"step_time_s",
+                                                        "tokens_per_s",
+                                                        "tflops_per_rank",
+                                                        "flops_per_rank",
+                                                        "dispatch_share",
+                                                        "dispatch_time_s",
+                                                        "combine_share",
+                                                        "combine_time_s",
+                                                        "expert_matmul_share",
+                                                        "expert_matmul_time_s",
+                                                        "expert_matmul_efficiency",
+                                                        "expert_matmul_tflops",
+                                                        "peak_tflops"};
 
 // The same as numbers with TensorBoard tags ("loss", "aux/balance",
 // "experts/max_over_mean/layer_2"); values that do not exist are left out.

@@ -4,14 +4,20 @@
 #include <array>
 #include <string_view>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/safetensors.h"
 #include "config/settings.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "hub/hf_settings.h"
 #include "hub/origin.h"
 #include "optim/publish.h"
+#include "train/model_assets.h"
+#include "train/non_finite.h"
 
 namespace switchyard {
 namespace {
@@ -30,34 +36,50 @@ ModelSource from_hf(const std::filesystem::path& path) {
   return source;
 }
 
+// Of the first that is not damaged; returns which that is.
+std::filesystem::path read_first_record(const std::vector<std::filesystem::path>& candidates,
+                                        CheckpointRecord& record) {
+  for (size_t i = 0; i + 1 < candidates.size(); ++i) {
+    try {
+      record = read_record(candidates[i]);
+      return candidates[i];
+    } catch (const DamagedCheckpoint&) {  // loading says what is wrong with it
+    }
+  }
+  record = read_record(candidates.back());
+  return candidates.back();
+}
+
 ModelSource from_checkpoint(const std::filesystem::path& path) {
   ModelSource source;
   source.path = folder_of_checkpoints(path);
   source.is_many = !is_checkpoint_folder(source.path);
-  const auto candidate = source.is_many ? find_latest(source.path) : std::optional(source.path);
+  const auto candidates =
+      source.is_many ? checkpoints_to_try(source.path) : std::vector{source.path};
   check<CheckpointError>(
-      candidate.has_value(),
+      !candidates.empty(),
       "{} is no model: expected a Hugging Face directory, a checkpoint, or a run "
       "directory with checkpoints",
       path.string());
-  source.record = read_record(*candidate);
+  const std::filesystem::path read = read_first_record(candidates, source.record);
   source.config =
-      load_config_text(source.record.configuration, candidate->string(), ConfigUse::kDescribe)
-          .config;
+      load_config_text(source.record.configuration, read.string(), ConfigUse::kDescribe).config;
   return source;
 }
 
-bool is_tokenizer_file(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  return name == "tokenizer.json" || name == "tekken.json" || name == "tokenizer.model" ||
-         name.ends_with(".tiktoken");
+// The tokenizer that a checkpoint of a run names. What an import wrote names none.
+std::string named_tokenizer(const ModelSource& source) {
+  const bool is_of_run = !source.hf && source.record.step > 0;
+  return is_of_run ? source.config.data.tokenizer : "";
 }
 
 // What training goes on with unless the configuration says otherwise.
 bool is_carried_along(const std::string& setting) {
-  constexpr std::array<std::string_view, 6> kCarried = {
-      "model.max_position",        "moe.aux_loss_coeff", "moe.step_aux_loss_coeff",
-      "moe.global_aux_loss_coeff", "moe.z_loss_coeff",   "moe.bias_update_rate"};
+  constexpr std::array<std::string_view, 7> kCarried = {
+      "model.max_position",        "model.init_std",
+      "moe.aux_loss_coeff",        "moe.step_aux_loss_coeff",
+      "moe.global_aux_loss_coeff", "moe.z_loss_coeff",
+      "moe.bias_update_rate"};
   return std::find(kCarried.begin(), kCarried.end(), setting) != kCarried.end();
 }
 
@@ -88,10 +110,33 @@ GivenSettings settings_of(const ModelSource& source) {
   return given;
 }
 
+// A run that was begun needs nothing but itself: what it started from may be gone.
 GivenSettings settings_of_start(const std::string& path,
                                 const std::vector<std::string>& overrides) {
-  const std::string from = read_config(path, overrides).config.model.from;
-  return from.empty() ? GivenSettings{} : settings_of(open_model_source(from));
+  const Config config = read_config(path, overrides).config;
+  if (config.model.from.empty()) {
+    return {};
+  }
+  if (!find_latest(std::filesystem::path(config.run.dir) / "checkpoints")) {
+    return settings_of(open_model_source(config.model.from));
+  }
+  ModelSource source = open_model_source(config.run.dir);
+  source.tokenizer = kept_tokenizer(config.run.dir).value_or(source.tokenizer);
+  return settings_of(source);
+}
+
+// What the directory calls the first tensor with a value that is not finite, out of those that
+// `logical` is made of.
+std::string name_of_broken(const HfModel& model, const std::string& logical) {
+  for (const FileIndex& file : model.index.files) {
+    const SafetensorsFile opened(model.path / file.file);
+    for (const IndexEntry& entry : file.entries) {
+      if (entry.tensor == logical && !is_finite(opened.tensor(entry.key))) {
+        return entry.key;
+      }
+    }
+  }
+  return logical;
 }
 
 }  // namespace
@@ -100,10 +145,9 @@ ModelSource open_model_source(const std::filesystem::path& path) {
   check<FileError>(std::filesystem::exists(path), "{} does not exist: expected a model",
                    path.string());
   ModelSource source = is_hf_directory(path) ? from_hf(path) : from_checkpoint(path);
-  const std::string given = source.hf ? "" : source.config.data.tokenizer;
-  source.tokenizer = given;
+  source.tokenizer = named_tokenizer(source);
   for (const std::filesystem::path& file : source.record.assets) {
-    if (is_tokenizer_file(file)) {
+    if (is_tokenizer(file)) {
       source.tokenizer = file.parent_path().string();
     }
   }
@@ -155,6 +199,11 @@ std::filesystem::path load_weights(ModelSource& source, Parameters& parameters,
     source.record = load_checkpoint(source.path, parts, world, options);
   }
   publish_parameters(parameters);
+  if (const auto broken = first_non_finite_weight(parameters)) {
+    throw FileError(fmt::format(
+        "{}: the weights {} are not finite: they hold NaN or infinity, and so would all results",
+        path.string(), source.hf ? name_of_broken(*source.hf, *broken) : *broken));
+  }
   return path;
 }
 

@@ -32,7 +32,8 @@ ModelSource open_model_source(const std::filesystem::path& path);
 std::vector<int64_t> end_ids_of(const ModelSource& source);
 
 // Fills parameters and buffers, in any layout. Every tensor of the source is used and every
-// parameter filled, or it throws, as load_checkpoint() does. Collective over the world.
+// parameter filled, or it throws, as load_checkpoint() does; weights that are not finite are
+// refused by name. Collective over the world.
 // Returns the path that was read.
 std::filesystem::path load_weights(ModelSource& source, Parameters& parameters,
                                    const Groups& groups);

@@ -8,10 +8,29 @@
 
 namespace switchyard {
 
+StepMemos::StepMemos(std::vector<RoutingMemos> given) {
+  for (size_t i = 0; i < given.size(); ++i) {
+    memos_.emplace(static_cast<int64_t>(i), std::move(given[i]));
+  }
+}
+
+const RoutingMemos& StepMemos::of(int64_t micro_batch) {
+  auto found = memos_.find(micro_batch);
+  if (found == memos_.end()) {
+    found = memos_.emplace(micro_batch, model_->new_memos(first_)).first;
+  }
+  return found->second;
+}
+
+void StepMemos::finish(int64_t micro_batch) {
+  if (model_ != nullptr) {
+    memos_.erase(micro_batch);
+  }
+}
+
 ModelStages::ModelStages(const LanguageModel& model, Parameters* parameters,
-                         const std::vector<TokenBatch>& micro_batches,
-                         const Denominators& denominators, const std::vector<RoutingMemos>& memos,
-                         OnOutput on_output)
+                         const MicroBatches& micro_batches, const Denominators& denominators,
+                         StepMemos& memos, OnOutput on_output)
     : model_(model),
       parameters_(parameters),
       micro_batches_(micro_batches),
@@ -20,8 +39,7 @@ ModelStages::ModelStages(const LanguageModel& model, Parameters* parameters,
       on_output_(std::move(on_output)) {}
 
 at::Tensor ModelStages::new_hidden(int64_t micro_batch) {
-  return at::empty(model_.hidden_shape(micro_batches_[static_cast<size_t>(micro_batch)]),
-                   model_.hidden_dtype());
+  return at::empty(model_.hidden_shape(micro_batches_[micro_batch]), model_.hidden_dtype());
 }
 
 at::Tensor ModelStages::forward(int64_t micro_batch, int64_t stage, const at::Tensor& input) {
@@ -29,11 +47,12 @@ at::Tensor ModelStages::forward(int64_t micro_batch, int64_t stage, const at::Te
   if (input.defined() && is_training) {
     input.requires_grad_(true);
   }
-  const auto index = static_cast<size_t>(micro_batch);
-  const ModelOutput output =
-      model_.forward_stage(stage, input, micro_batches_[index], denominators_, memos_[index]);
+  const ModelOutput output = model_.forward_stage(stage, input, micro_batches_[micro_batch],
+                                                  denominators_, memos_.of(micro_batch));
   if (is_training) {
     visits_[{micro_batch, stage}] = {input, output.hidden, output.objective};
+  } else {
+    memos_.finish(micro_batch);
   }
   on_output_(micro_batch, output);
   return output.hidden.defined() ? output.hidden.detach() : at::Tensor();
@@ -57,6 +76,10 @@ at::Tensor ModelStages::backward(int64_t micro_batch, int64_t stage,
     listener->pass_ends(model_.parts_of_stage(stage));
   } else {
     absorb_gradients(*parameters_);
+  }
+  const auto next = visits_.lower_bound({micro_batch, 0});
+  if (next == visits_.end() || next->first.first != micro_batch) {
+    memos_.finish(micro_batch);
   }
   return visit.input.defined() ? visit.input.grad() : at::Tensor();
 }

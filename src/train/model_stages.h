@@ -5,11 +5,28 @@
 #include <utility>
 #include <vector>
 
-#include "base/token_batch.h"
 #include "model/language_model.h"
 #include "pipeline/executor.h"
+#include "train/micro_batches.h"
 
 namespace switchyard {
+
+// The routing memos of the micro-batches of one optimizer step.
+class StepMemos {
+ public:
+  // Made when they are needed, and let go when the micro-batch is done.
+  explicit StepMemos(const LanguageModel& model) : model_(&model), first_(model.new_memos()) {}
+  // To replay or record expert ids: one per micro-batch.
+  explicit StepMemos(std::vector<RoutingMemos> given);
+
+  const RoutingMemos& of(int64_t micro_batch);
+  void finish(int64_t micro_batch);
+
+ private:
+  const LanguageModel* model_ = nullptr;  // null: all were given
+  RoutingMemos first_;                    // what the memos of one step share
+  std::map<int64_t, RoutingMemos> memos_;
+};
 
 // The stages of a model that are on this rank, over the micro-batches of one optimizer step, as a
 // pipeline schedule runs them. While gradients are recorded it keeps, of each micro-batch in a
@@ -20,11 +37,10 @@ class ModelStages : public StageRunner {
   // Called with what each forward pass made.
   using OnOutput = std::function<void(int64_t micro_batch, const ModelOutput&)>;
 
-  // All of these must outlive it. `memos`: one per micro-batch. Gradients are added up in
-  // `parameters`; null where there is no backward pass.
-  ModelStages(const LanguageModel& model, Parameters* parameters,
-              const std::vector<TokenBatch>& micro_batches, const Denominators& denominators,
-              const std::vector<RoutingMemos>& memos, OnOutput on_output);
+  // All of these must outlive it. Gradients are added up in `parameters`; null where there is no
+  // backward pass.
+  ModelStages(const LanguageModel& model, Parameters* parameters, const MicroBatches& micro_batches,
+              const Denominators& denominators, StepMemos& memos, OnOutput on_output);
 
   at::Tensor new_hidden(int64_t micro_batch) override;
   at::Tensor forward(int64_t micro_batch, int64_t stage, const at::Tensor& input) override;
@@ -40,9 +56,9 @@ class ModelStages : public StageRunner {
 
   const LanguageModel& model_;
   Parameters* parameters_;
-  const std::vector<TokenBatch>& micro_batches_;
+  const MicroBatches& micro_batches_;
   const Denominators& denominators_;
-  const std::vector<RoutingMemos>& memos_;
+  StepMemos& memos_;
   OnOutput on_output_;
   std::map<std::pair<int64_t, int64_t>, Visit> visits_;  // by micro-batch and stage
 };

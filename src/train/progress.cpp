@@ -175,6 +175,11 @@ bool ProgressLine::is_due(int64_t step, double now_s) const {
                              : step % limits_.log_every == 0 || silence >= kLongestSilence;
 }
 
+void ProgressLine::add_evaluation(int64_t step, const Ratio& loss) const {
+  screen_.add_line(fmt::format("evaluation after step {}: loss {:.4f} over {:.0f} tokens", step,
+                               loss.value().value_or(std::nan("")), loss.denominator));
+}
+
 void ProgressLine::update(const StepMetrics& metrics, double now_s) {
   speed_.add_step(now_s, metrics.tokens);
   latest_.step = metrics.step;
@@ -184,6 +189,9 @@ void ProgressLine::update(const StepMetrics& metrics, double now_s) {
   latest_.seconds_left = seconds_left(metrics.step, now_s);
   latest_.skipped_steps = metrics.skipped_steps;
   latest_.worst_load = worst_of(metrics.expert_load);
+  if (metrics.eval_loss && metrics.step != limits_.total_steps) {
+    add_evaluation(metrics.step, *metrics.eval_loss);
+  }
   is_shown_ = is_due(metrics.step, now_s);
   if (!is_shown_) {
     return;

@@ -80,8 +80,9 @@ class ProgressLine {
 
   void set_total_steps(int64_t total_steps) { limits_.total_steps = total_steps; }
 
-  // After each step. Off a terminal a line comes after the first step, at each multiple of
-  // log_every, after 30 seconds of silence, and at the last step.
+  // After each step. An evaluation that followed it has a line of its own, but for the last one,
+  // which is the run's result. Off a terminal a line comes after the first step, at each multiple
+  // of log_every, after 30 seconds of silence, and at the last step.
   void update(const StepMetrics& metrics, double now_s);
 
   // Leaves the latest state as a line that stays. Called once, when training ends.
@@ -89,6 +90,7 @@ class ProgressLine {
 
  private:
   std::optional<double> seconds_left(int64_t step, double now_s) const;
+  void add_evaluation(int64_t step, const Ratio& loss) const;
   bool is_due(int64_t step, double now_s) const;
 
   ProgressScreen screen_;

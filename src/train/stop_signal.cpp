@@ -7,8 +7,8 @@ namespace switchyard {
 namespace {
 
 volatile std::sig_atomic_t received = 0;
-std::array<struct sigaction, 2> previous;
-constexpr std::array<int, 2> kSignals = {SIGTERM, SIGINT};
+constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGHUP};
+std::array<struct sigaction, kSignals.size()> previous;
 
 void remember(int signal) {
   if (signal == SIGINT && received == SIGINT) {
@@ -27,6 +27,9 @@ StopSignal::StopSignal() {
   action.sa_flags = SA_RESTART;
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], &action, &previous[i]);
+    if (kSignals[i] == SIGHUP && previous[i].sa_handler == SIG_IGN) {
+      sigaction(SIGHUP, &previous[i], nullptr);
+    }
   }
 }
 

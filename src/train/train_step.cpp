@@ -144,10 +144,11 @@ class StepTotals {
 
 }  // namespace
 
-Denominators count_batch(const std::vector<TokenBatch>& micro_batches, const Groups& groups) {
+Denominators count_batch(const MicroBatches& micro_batches, const Groups& groups) {
   const at::Tensor totals = at::zeros({2}, at::kDouble);
   auto* total = totals.mutable_data_ptr<double>();
-  for (const TokenBatch& batch : micro_batches) {
+  for (int64_t i = 0; i < micro_batches.size(); ++i) {
+    const TokenBatch& batch = micro_batches[i];
     total[0] += batch.weights.sum(at::kDouble).item<double>();
     total[1] += static_cast<double>(batch.table.num_real(batch.table.held));
   }
@@ -155,15 +156,16 @@ Denominators count_batch(const std::vector<TokenBatch>& micro_batches, const Gro
   return {total[0], total[1]};
 }
 
-StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
-                              const std::vector<TokenBatch>& micro_batches,
-                              const std::vector<RoutingMemos>& memos) {
+namespace {
+
+StepOutcome compute_gradients_with(const LanguageModel& model, Parameters& parameters,
+                                   const MicroBatches& micro_batches, StepMemos memos) {
   const Groups& groups = parameters.groups();
   const Denominators denominators = count_batch(micro_batches, groups);
   StepTotals totals(model.num_experts());
   ModelStages stages(model, &parameters, micro_batches, denominators, memos,
                      [&totals](int64_t, const ModelOutput& output) { totals.add(output); });
-  const PipelineShape shape = pipeline_shape(model, std::ssize(micro_batches));
+  const PipelineShape shape = pipeline_shape(model, micro_batches.size());
   (void)run_schedule(one_forward_one_backward(shape), stages, model.pipeline());
   StepOutcome outcome;
   outcome.loss_weight = denominators.loss_weight;
@@ -173,17 +175,21 @@ StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters
   return outcome;
 }
 
+}  // namespace
+
 StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
-                              const std::vector<TokenBatch>& micro_batches) {
-  std::vector<RoutingMemos> memos;
-  for (size_t i = 0; i < micro_batches.size(); ++i) {
-    memos.push_back(model.new_memos(memos.empty() ? RoutingMemos{} : memos.back()));
-  }
-  return compute_gradients(model, parameters, micro_batches, memos);
+                              const MicroBatches& micro_batches,
+                              const std::vector<RoutingMemos>& memos) {
+  return compute_gradients_with(model, parameters, micro_batches, StepMemos(memos));
+}
+
+StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
+                              const MicroBatches& micro_batches) {
+  return compute_gradients_with(model, parameters, micro_batches, StepMemos(model));
 }
 
 StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& optimizer,
-                       const std::vector<TokenBatch>& micro_batches, const StepRates& rates) {
+                       const MicroBatches& micro_batches, const StepRates& rates) {
   StepOutcome outcome = compute_gradients(model, parameters, micro_batches);
   const bool is_loss_finite = std::isfinite(outcome.loss_sum) && std::isfinite(outcome.loss_weight);
   outcome.grad_norm = gradient_norm(parameters, is_loss_finite);
@@ -199,14 +205,12 @@ StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& opti
   return outcome;
 }
 
-EvalOutcome evaluate_batches(const LanguageModel& model,
-                             const std::vector<TokenBatch>& micro_batches) {
+EvalOutcome evaluate_batches(const LanguageModel& model, const MicroBatches& micro_batches) {
   const at::NoGradGuard no_grad;
   EvalOutcome outcome;
-  std::vector<RoutingMemos> memos;
-  for (const TokenBatch& batch : micro_batches) {
-    memos.push_back(model.new_memos());
-    outcome.loss_weight += batch.weights.sum(at::kDouble).item<double>();
+  StepMemos memos(model);
+  for (int64_t i = 0; i < micro_batches.size(); ++i) {
+    outcome.loss_weight += micro_batches[i].weights.sum(at::kDouble).item<double>();
   }
   const Denominators denominators;
   ModelStages stages(model, nullptr, micro_batches, denominators, memos,
@@ -214,7 +218,7 @@ EvalOutcome evaluate_batches(const LanguageModel& model,
                        outcome.loss_sum +=
                            output.loss_sum.defined() ? output.loss_sum.item<double>() : 0;
                      });
-  const PipelineShape shape = pipeline_shape(model, std::ssize(micro_batches));
+  const PipelineShape shape = pipeline_shape(model, micro_batches.size());
   (void)run_schedule(forward_only(shape), stages, model.pipeline());
   outcome.loss_sum = share_last_loss(outcome.loss_sum, model.pipeline());
   return outcome;

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "base/token_batch.h"
 #include "model/language_model.h"
 #include "optim/adamw.h"
+#include "train/micro_batches.h"
 
 namespace switchyard {
 
@@ -36,18 +36,18 @@ struct EvalOutcome {
 };
 
 // Sums over the global batch: one number per rank of dp x cp, added up. Collective over dp x cp.
-Denominators count_batch(const std::vector<TokenBatch>& micro_batches, const Groups& groups);
+Denominators count_batch(const MicroBatches& micro_batches, const Groups& groups);
 
 // Forward and backward of all micro-batches, leaving the reduced gradient of the objective in
 // `parameters`; outcome without grad_norm. The gradient is the same however the global batch is cut
 // into micro-batches and ranks. `micro_batches`: this rank's, of each row its share among the ranks
 // of cp (TokenBatch::share); every rank has as many. Collective over the world.
 StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
-                              const std::vector<TokenBatch>& micro_batches);
+                              const MicroBatches& micro_batches);
 
 // As compute_gradients, with the expert ids of each micro-batch replayed or recorded.
 StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
-                              const std::vector<TokenBatch>& micro_batches,
+                              const MicroBatches& micro_batches,
                               const std::vector<RoutingMemos>& memos);
 
 struct StepRates {
@@ -61,11 +61,10 @@ struct StepRates {
 // count of steps and selection biases stay as they are, the gradients are dropped, and the outcome
 // says why. Collective over the world.
 StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& optimizer,
-                       const std::vector<TokenBatch>& micro_batches, const StepRates& rates);
+                       const MicroBatches& micro_batches, const StepRates& rates);
 
 // Sums of a batch's token losses over this rank's micro-batches, not yet over dp x cp; equal over
 // tp and the pipeline. Collective over those and the ranks that share experts.
-EvalOutcome evaluate_batches(const LanguageModel& model,
-                             const std::vector<TokenBatch>& micro_batches);
+EvalOutcome evaluate_batches(const LanguageModel& model, const MicroBatches& micro_batches);
 
 }  // namespace switchyard

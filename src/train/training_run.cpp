@@ -10,16 +10,19 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "checkpoint/agree.h"
 #include "checkpoint/assets.h"
 #include "config/manual.h"
-#include "config/moe_layers.h"
 #include "model/flops.h"
+#include "ops/peak_speed.h"
 #include "optim/schedule.h"
 #include "train/evaluate.h"
+#include "train/model_assets.h"
 #include "train/model_source.h"
 #include "train/non_finite.h"
-#include "train/run_identity.h"
+#include "train/run_settings.h"
+#include "train/step_metrics.h"
 
 namespace switchyard {
 namespace {
@@ -48,38 +51,6 @@ std::string host_name() {
   return name.data();
 }
 
-// "4 4": how many ranks in a row are on one machine, then on the next.
-std::string describe_nodes(const std::vector<int64_t>& nodes) {
-  std::vector<int64_t> runs;
-  for (size_t rank = 0; rank < nodes.size(); ++rank) {
-    if (rank == 0 || nodes[rank] != nodes[rank - 1]) {
-      runs.push_back(0);
-    }
-    ++runs.back();
-  }
-  return fmt::format("{}", fmt::join(runs, " "));
-}
-
-// What the order of sums depends on.
-std::string describe_layout(const Config& config, const Groups& groups) {
-  const ParallelConfig& parallel = config.parallel;
-  const std::string context =
-      parallel.context_size > 1
-          ? fmt::format(" cp {} {}", parallel.context_size,
-                        word_of(kContextExchangeWords, parallel.context_exchange))
-          : "";
-  const bool has_nodes =
-      config.moe.num_experts > 0 && config.moe.dispatcher == DispatcherKind::kFlex;
-  const std::string nodes =
-      has_nodes ? fmt::format(" nodes of {}", describe_nodes(groups.nodes())) : "";
-  const bool sums_over_ranks_first = parallel.data_sharding >= DataSharding::kGradients;
-  return fmt::format("world {}: tp {}{} pp {} ep {} etp {}{}{}{}", groups.mesh().world_size(),
-                     parallel.tensor_size, context, parallel.pipeline_size, parallel.expert_size,
-                     parallel.expert_tensor_size, nodes,
-                     parallel.sequence_parallel ? " sequence parallel" : "",
-                     sums_over_ranks_first ? " gradients sharded" : "");
-}
-
 // Of the whole model, each logical parameter once. Collective over the pipeline.
 int64_t count_parameters(const Parameters& parameters) {
   const at::Tensor count = at::full({1}, parameters.logical_numel(), at::kLong);
@@ -87,40 +58,31 @@ int64_t count_parameters(const Parameters& parameters) {
   return count.item<int64_t>();
 }
 
-std::vector<int64_t> numbers_of_moe_layers(const Config& config) {
-  std::vector<int64_t> numbers;
-  const std::vector<bool> layers = moe_layers(config);
-  for (size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i]) {
-      numbers.push_back(static_cast<int64_t>(i));
-    }
+// Nothing for a model that comes without one, or with one that this program cannot read.
+std::optional<uint64_t> fingerprint_of(const std::string& tokenizer) {
+  try {
+    return tokenizer.empty() ? std::nullopt
+                             : std::optional(make_tokenizer(tokenizer)->fingerprint());
+  } catch (const Error&) {
+    return std::nullopt;
   }
-  return numbers;
 }
 
-// The settings with what the tokenizer decides filled in, and checked again.
-Config resolve(Config config, const Tokenizer& tokenizer, int64_t world_size) {
-  if (config.model.vocab_size == 0) {
-    // Rounded up so that any usual tensor size divides it; the extra tokens never occur.
-    constexpr int64_t kVocabularyMultiple = 64;
-    config.model.vocab_size = (tokenizer.vocab_size() + kVocabularyMultiple - 1) /
-                              kVocabularyMultiple * kVocabularyMultiple;
+// A model that is trained with another tokenizer ends its texts with that one's id.
+void replace_special_ids(nlohmann::json& origin, const Tokenizer& tokenizer) {
+  if (origin.contains("config")) {
+    origin["config"]["bos_token_id"] = nullptr;
+    origin["config"]["eos_token_id"] = tokenizer.end_of_document();
+    origin["config"]["pad_token_id"] = nullptr;
   }
-  check<ConfigError>(
-      config.model.vocab_size >= tokenizer.vocab_size(),
-      "model.vocab_size ({}) is smaller than the {} tokens of data.tokenizer {}: raise "
-      "it, or set 0 to take the tokenizer's",
-      config.model.vocab_size, tokenizer.vocab_size(), config.data.tokenizer);
-  check_rules(config, ConfigUse::kTrain);
-  check_rules_of_world(config, world_size);
-  return config;
 }
 
 // The length that attention sees: each token's mean number of keys is half of it.
-double attended_length(const std::vector<TokenBatch>& batches) {
+double attended_length(const MicroBatches& batches) {
   double sum = 0;
   double squares = 0;
-  for (const TokenBatch& batch : batches) {
+  for (int64_t index = 0; index < batches.size(); ++index) {
+    const TokenBatch& batch = batches[index];
     for (int64_t i = 0; i < batch.table.num_sequences(); ++i) {
       const auto length = static_cast<double>(batch.table.length(i));
       sum += length;
@@ -135,7 +97,7 @@ double attended_length(const std::vector<TokenBatch>& batches) {
 TrainingRun::TrainingRun(const LoadedConfig& loaded, const TrainOptions& options,
                          const Groups& groups)
     : origins_(loaded.origins), groups_(groups) {
-  tokenizer_ = make_tokenizer(loaded.config.data.tokenizer);
+  tokenizer_ = open_tokenizer(loaded.config);
   config_ = resolve(loaded.config, *tokenizer_, groups.mesh().world_size());
   if (is_first_rank()) {
     for (const std::string& warning : loaded.warnings) {
@@ -155,17 +117,22 @@ TrainingRun::TrainingRun(const LoadedConfig& loaded, const TrainOptions& options
   data_ =
       std::make_unique<TrainingData>(config_.data.train, *tokenizer_, config_.data.sequence_length,
                                      static_cast<uint64_t>(config_.run.seed), data_options);
+  contents_ = RunContents::of(config_, *tokenizer_, *data_, groups[GroupName::kData].size());
   if (!config_.data.eval.empty()) {
     eval_data_ = std::make_unique<EvaluationData>("data.eval", config_.data.eval, *tokenizer_,
                                                   config_.data.sequence_length, data_options);
   }
   const bool starts_from_model = !config_.model.from.empty();
-  trained_ = std::make_unique<TrainableModel>(
-      config_, groups, starts_from_model ? FirstValues::kUnset : FirstValues::kInitial);
+  trained_ = with_memory_for("the weights and the optimizer's moments",
+                             "make the model smaller, or divide it over ranks (parallel.*)", [&] {
+                               return std::make_unique<TrainableModel>(
+                                   config_, groups,
+                                   starts_from_model ? FirstValues::kUnset : FirstValues::kInitial);
+                             });
   total_steps_ = config_.train.steps;
   open_run_directory();
-  if (!resume(options) && starts_from_model) {
-    start_from_model();
+  if (!resume(options)) {
+    begin();
   }
   if (total_steps_ == 0) {
     budget_ = std::make_unique<StepBudget>(config_.train.minutes);
@@ -177,31 +144,49 @@ void TrainingRun::open_run_directory() {
                     [&] { lock_ = std::make_unique<RunLock>(config_.run.dir); });
 }
 
-void TrainingRun::start_from_model() {
-  ModelSource source = open_model_source(config_.model.from);
-  const std::filesystem::path path = load_weights(source, trained_->parameters, groups_);
-  origin_ = source.record.origin;
+void TrainingRun::begin() {
+  std::vector<std::filesystem::path> model_assets;
+  std::optional<uint64_t> model_tokenizer;
+  std::string started_from;
+  if (!config_.model.from.empty()) {
+    ModelSource source = open_model_source(config_.model.from);
+    started_from = load_weights(source, trained_->parameters, groups_).string();
+    model_assets = source.record.assets;
+    model_tokenizer = fingerprint_of(source.tokenizer);
+    origin_ = source.record.origin;
+    if (model_tokenizer != tokenizer_->fingerprint()) {
+      replace_special_ids(origin_, *tokenizer_);
+    }
+  }
   run_on_first_rank(groups_[GroupName::kWorld], [&] {
-    copy_assets(source.record.assets, config_.run.dir);
-    log_info("starting from {}", path.string());
+    write_assets(config_.run.dir, *tokenizer_, model_assets, model_tokenizer);
+    if (!started_from.empty()) {
+      log_info("starting from {}", started_from);
+    }
   });
+}
+
+void TrainingRun::check_is_same_run(const CheckpointRecord& saved,
+                                    const TrainOptions& options) const {
+  const std::vector<std::string> changes =
+      changes_since(saved, config_.run.dir, config_, contents_);
+  check<ConfigError>(changes.empty() || options.accept_changes,
+                     "run.dir {} holds another run: {}. Choose another run.dir, or say "
+                     "--accept-changes to go on with what is given now",
+                     config_.run.dir, fmt::join(changes, "; "));
+  for (const std::string& change : changes) {
+    if (is_first_rank()) {
+      log_warn("accepted: {}", change);
+    }
+  }
 }
 
 bool TrainingRun::resume(const TrainOptions& options) {
   const auto parts = trained_->parts();
   const std::filesystem::path folder = std::filesystem::path(config_.run.dir) / "checkpoints";
   const LoadOptions load_options{
-      .ignored_prefixes = {}, .check_record = [&](const CheckpointRecord& saved) {
-        if (saved.fingerprint == run_fingerprint(config_) || options.accept_changes) {
-          return;
-        }
-        const Config before =
-            load_config_text(saved.configuration, folder.string(), ConfigUse::kDescribe).config;
-        throw ConfigError(fmt::format(
-            "run.dir {} holds another run: {}. Choose another run.dir, or say --accept-changes to "
-            "go on with the new settings",
-            config_.run.dir, fmt::join(identity_changes(before, config_), "; ")));
-      }};
+      .ignored_prefixes = {},
+      .check_record = [&](const CheckpointRecord& saved) { check_is_same_run(saved, options); }};
   const auto loaded =
       load_latest_checkpoint(folder, parts, groups_[GroupName::kWorld], load_options);
   if (!loaded) {
@@ -217,6 +202,7 @@ bool TrainingRun::resume(const TrainOptions& options) {
   tokens_seen_ = saved.tokens_seen;
   seconds_trained_ = saved.extra.value("seconds_trained", 0.0);
   origin_ = saved.origin;
+  restore_assets(saved);
   if (config_.train.steps == 0) {
     total_steps_ = saved.total_steps;
   } else if (saved.total_steps != config_.train.steps && is_first_rank()) {
@@ -233,6 +219,22 @@ bool TrainingRun::resume(const TrainOptions& options) {
   return true;
 }
 
+// The folder may have been left behind, and the tokenizer may be another one that was accepted.
+void TrainingRun::restore_assets(const CheckpointRecord& saved) {
+  const auto before = tokenizer_hash_of(saved, config_.run.dir);
+  const bool is_another = before && before != contents_.tokenizer_hash;
+  if (is_another) {
+    replace_special_ids(origin_, *tokenizer_);
+  }
+  run_on_first_rank(groups_[GroupName::kWorld], [&] {
+    if (is_another || saved.assets.empty()) {
+      write_assets(config_.run.dir, *tokenizer_, saved.assets, std::nullopt);
+    } else if (assets_of(config_.run.dir).empty()) {
+      copy_assets(saved.assets, config_.run.dir);
+    }
+  });
+}
+
 CheckpointRecord TrainingRun::record() const {
   CheckpointRecord record;
   record.step = step_;
@@ -245,6 +247,7 @@ CheckpointRecord TrainingRun::record() const {
   record.layout = describe_layout(config_, groups_);
   record.extra["seconds_trained"] = seconds_trained_;
   record.extra["skipped_steps"] = skipped_steps_;
+  record.extra[kRunContents] = to_json(contents_);
   record.describe_machine();
   record.origin = origin_;
   record.assets = assets_of(config_.run.dir);
@@ -281,9 +284,16 @@ ExitCode TrainingRun::run() {
             .log_every = config_.train.log_every},
         now_s());
   });
+  if (is_finished() && is_first_rank()) {
+    log_info("nothing to do: all {} steps of {} are done; raise train.steps to go on", total_steps_,
+             config_.run.dir);
+  }
   bool is_stopped = false;
   while (!is_finished() && !is_stopped) {
-    train_one_step();
+    with_memory_for(fmt::format("step {}", step_ + 1),
+                    "lower train.micro_batch_size or data.sequence_length, recompute more "
+                    "(train.recompute), or divide the model over ranks (docs/memory.md)",
+                    [&] { train_one_step(); });
     continue_saving(/*to_the_end=*/false);
     is_stopped = should_stop() && !is_finished();
     if (is_stopped || is_finished() || is_checkpoint_due()) {
@@ -328,10 +338,12 @@ void TrainingRun::train_one_step() {
                         .weight_decay = weight_decay(config_.optimizer, step_, total)};
   groups_.ledger().clear();
   groups_.ledger().position().step = step_ + 1;
-  const std::vector<TokenBatch> batches = next_batches();
+  const MicroBatches batches = next_batches();
   attended_length_ = attended_length(batches);
+  trained_->model.take_expert_work();  // of an evaluation
   const StepOutcome outcome =
       train_step(trained_->model, trained_->parameters, trained_->optimizer, batches, rates);
+  expert_work_ = trained_->model.take_expert_work();
   ++step_;
   count_skipped(outcome);
   samples_consumed_ += config_.train.global_batch_size;
@@ -388,18 +400,18 @@ void TrainingRun::fix_total_steps(double step_s) {
   }
 }
 
-std::vector<TokenBatch> TrainingRun::next_batches() {
+MicroBatches TrainingRun::next_batches() {
   // The global batch is cut first into accumulation steps, then over dp, then each row over cp.
   const Group& data_group = groups_[GroupName::kData];
   const Group& context_group = groups_[GroupName::kContext];
   const int64_t micro = config_.train.micro_batch_size;
   const int64_t per_step = micro * data_group.size();
-  std::vector<TokenBatch> batches;
-  for (int64_t start = 0; start < config_.train.global_batch_size; start += per_step) {
-    const int64_t first = samples_consumed_ + start + micro * data_group.rank();
-    batches.push_back(data_->batch(first, micro).share(context_group.size(), context_group.rank()));
-  }
-  return batches;
+  const int64_t first = samples_consumed_ + micro * data_group.rank();
+  return {config_.train.global_batch_size / per_step,
+          [this, &context_group, micro, per_step, first](int64_t index) {
+            return data_->batch(first + index * per_step, micro)
+                .share(context_group.size(), context_group.rank());
+          }};
 }
 
 std::optional<EvalOutcome> TrainingRun::evaluate_when_due() {
@@ -415,38 +427,21 @@ std::optional<EvalOutcome> TrainingRun::evaluate_when_due() {
   return last_evaluation_;
 }
 
+double TrainingRun::peak_tflops() {
+  if (peak_tflops_ == 0) {
+    peak_tflops_ = config_.metrics.peak_tflops > 0
+                       ? config_.metrics.peak_tflops
+                       : measure_peak_tflops(Dtypes::of(config_.train.precision).compute);
+  }
+  return peak_tflops_;
+}
+
 void TrainingRun::report(const StepOutcome& outcome, double learning_rate, double step_s,
                          const std::optional<EvalOutcome>& evaluation) {
-  StepMetrics metrics;
+  StepMetrics metrics = measured_by(outcome, config_);
   metrics.step = step_;
-  metrics.loss = {outcome.loss_sum, outcome.loss_weight};
-  const auto put_term = [&](const char* name, const std::optional<double>& value) {
-    if (value) {
-      metrics.auxiliary.emplace_back(name, *value);
-    }
-  };
-  put_term("balance", outcome.balance_loss);
-  put_term("step_balance", outcome.step_balance_loss);
-  put_term("global_balance", outcome.global_balance_loss);
-  put_term("z", outcome.z_loss);
-  metrics.skipped = !outcome.skipped.empty();
   metrics.skipped_steps = skipped_steps_;
   metrics.lr = learning_rate;
-  metrics.grad_norm = outcome.grad_norm;
-  metrics.tokens = outcome.num_tokens;
-  const std::vector<int64_t> layers = numbers_of_moe_layers(config_);
-  int64_t routed_copies = 0;
-  for (size_t i = 0; i < outcome.tokens_per_expert.size(); ++i) {
-    const at::Tensor& counts = outcome.tokens_per_expert[i];
-    const auto* first = counts.const_data_ptr<int64_t>();
-    metrics.expert_load.push_back(
-        ExpertLoad::from_counts(layers[i], std::vector<int64_t>(first, first + counts.numel())));
-    routed_copies += metrics.expert_load.back().copies;
-  }
-  if (outcome.dropped_copies) {
-    metrics.dropped =
-        Ratio{static_cast<double>(*outcome.dropped_copies), static_cast<double>(routed_copies)};
-  }
   if (evaluation) {
     metrics.eval_loss = Ratio{evaluation->loss_sum, evaluation->loss_weight};
   }
@@ -457,6 +452,7 @@ void TrainingRun::report(const StepOutcome& outcome, double learning_rate, doubl
   if (!metrics.expert_load.empty()) {
     metrics.dispatch_time_s = groups_.ledger().seconds(Purpose::kDispatch);
     metrics.combine_time_s = groups_.ledger().seconds(Purpose::kCombine);
+    metrics.expert_matmul = {expert_work_.seconds, expert_work_.flops, peak_tflops()};
   }
   // All ranks hear of a full disk, rather than wait for the one that met it.
   run_on_first_rank(groups_[GroupName::kWorld], [&] {

@@ -13,6 +13,7 @@
 #include "data/training_data.h"
 #include "train/metrics.h"
 #include "train/progress.h"
+#include "train/run_identity.h"
 #include "train/step_budget.h"
 #include "train/stop_signal.h"
 #include "train/tensorboard.h"
@@ -35,15 +36,18 @@ class TrainingRun {
   // over the world.
   TrainingRun(const LoadedConfig& loaded, const TrainOptions& options, const Groups& groups);
 
-  // Trains to the end: kFinished; or until SIGTERM or SIGINT, after the step and a checkpoint:
-  // kStoppedSaved. Throws DivergedError after train.max_skipped_steps in a row, without saving: the
-  // newest checkpoint is the last one of a step that was made. Collective over the world.
+  // Trains to the end: kFinished; or until SIGTERM, SIGINT or SIGHUP, after the step and a
+  // checkpoint: kStoppedSaved. Throws DivergedError after train.max_skipped_steps in a row, without
+  // saving: the newest checkpoint is the last one of a step that was made. Collective over the
+  // world.
   ExitCode run();
 
  private:
   void open_run_directory();
   bool resume(const TrainOptions& options);  // whether there was something to resume from
-  void start_from_model();
+  void check_is_same_run(const CheckpointRecord& saved, const TrainOptions& options) const;
+  void restore_assets(const CheckpointRecord& saved);
+  void begin();  // a run that has nothing to resume from
   void write_settings() const;
   void train_one_step();
   void count_skipped(const StepOutcome& outcome);
@@ -53,8 +57,9 @@ class TrainingRun {
   void fix_total_steps(double step_s);
   void report(const StepOutcome& outcome, double learning_rate, double step_s,
               const std::optional<EvalOutcome>& evaluation);
-  std::vector<TokenBatch> next_batches();
+  MicroBatches next_batches();
   std::optional<EvalOutcome> evaluate_when_due();
+  double peak_tflops();  // of this rank; measured when it is first asked for
   void save();
   // Lets a save in the background come to its end, if it can without waiting or `to_the_end`.
   void continue_saving(bool to_the_end);
@@ -68,6 +73,7 @@ class TrainingRun {
   const Groups& groups_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<TrainingData> data_;
+  RunContents contents_;
   std::unique_ptr<EvaluationData> eval_data_;  // null without data.eval
   std::unique_ptr<RunLock> lock_;              // rank 0
   std::unique_ptr<TrainableModel> trained_;
@@ -87,6 +93,8 @@ class TrainingRun {
   int64_t skipped_steps_ = 0;  // of step_: those that changed nothing
   int64_t skipped_in_a_row_ = 0;
   double seconds_trained_ = 0;
+  double peak_tflops_ = 0;      // 0: not measured yet
+  ExpertWork expert_work_;      // of the last step
   double attended_length_ = 0;  // of the sequences of the last step, as their tokens see it
   nlohmann::json origin_ = nlohmann::json::object();  // see CheckpointRecord
   std::optional<EvalOutcome> last_evaluation_;

@@ -29,6 +29,7 @@ StepMetrics example() {
   metrics.flops_per_rank = 3e12;
   metrics.dispatch_time_s = 0.125;
   metrics.combine_time_s = 0.0625;
+  metrics.expert_matmul = {.seconds = 0.25, .flops = 1e12, .peak_tflops = 8};
   return metrics;
 }
 
@@ -41,7 +42,9 @@ TEST(ToJson, WritesEveryKeyInOrder) {
             R"("idle":2,"experts":4,"copies":8}],)"
             R"("step_time_s":0.5,"tokens_per_s":2000.0,"tflops_per_rank":6.0,)"
             R"("flops_per_rank":3000000000000.0,"dispatch_share":0.25,"dispatch_time_s":0.125,)"
-            R"("combine_share":0.125,"combine_time_s":0.0625})");
+            R"("combine_share":0.125,"combine_time_s":0.0625,)"
+            R"("expert_matmul_share":0.5,"expert_matmul_time_s":0.25,)"
+            R"("expert_matmul_efficiency":0.5,"expert_matmul_tflops":4.0,"peak_tflops":8.0})");
 }
 
 TEST(ToJson, WritesWhatExistsOnlySometimes) {

@@ -217,6 +217,21 @@ TEST(ProgressLine, CountsDownToATimeLimit) {
   EXPECT_EQ(shown.lines[2], "step 3/1000 | loss 3.0000 | 10 tokens/s | 1m30s left");
 }
 
+TEST(ProgressLine, GivesEachEvaluationALineButTheLast) {
+  Shown shown;
+  ProgressLine line(shown.screen(false), {.total_steps = 30, .log_every = 100}, 0);
+  for (const int64_t step : {1, 20, 30}) {
+    StepMetrics metrics = metrics_of(step);
+    metrics.eval_loss = Ratio{30, 12};
+    line.update(metrics, static_cast<double>(step));
+  }
+  ASSERT_EQ(shown.lines.size(), 4);
+  EXPECT_EQ(shown.lines[0], "evaluation after step 1: loss 2.5000 over 12 tokens");
+  EXPECT_EQ(shown.lines[1].substr(0, 9), "step 1/30");
+  EXPECT_EQ(shown.lines[2], "evaluation after step 20: loss 2.5000 over 12 tokens");
+  EXPECT_EQ(shown.lines[3].substr(0, 10), "step 30/30");
+}
+
 TEST(ProgressLine, ShowsTheWorstLayer) {
   Shown shown;
   ProgressLine line(shown.screen(false), {.total_steps = 1}, 0);

@@ -45,7 +45,7 @@ struct Trained {
         model(parameters, config),
         optimizer(parameters, config.optimizer) {}
 
-  StepOutcome step(const std::vector<TokenBatch>& batches) {
+  StepOutcome step(const MicroBatches& batches) {
     return train_step(model, parameters, optimizer, batches,
                       {.learning_rate = 1e-2, .clip_grad_norm = 0.5, .weight_decay = std::nullopt});
   }
@@ -251,6 +251,35 @@ TEST(TrainStep, RecomputeChangesNoBit) {
       });
     }
   }
+}
+
+// A batch that is read as it is needed gives the same step, and at most one micro-batch of it is
+// held. With a balance loss over the steps so far, which memos carry on.
+TEST(TrainStep, ReadsMicroBatchesWhenTheyAreNeeded) {
+  Config config = small_config();
+  config.moe.global_aux_loss_coeff = 0.1;
+  const auto groups = Groups::single();
+  Trained whole(*groups, config);
+  Trained read(*groups, config);
+  const std::vector<TokenBatch> batches = batches_of(config, (*groups)[GroupName::kData], 1);
+  std::vector<at::Tensor> given;
+  const MicroBatches lazily(std::ssize(batches), [&](int64_t index) {
+    for (const at::Tensor& earlier : given) {
+      // Held here and by whoever was reading last.
+      EXPECT_LE(earlier.use_count(), given.back().is_same(earlier) ? 2U : 1U);
+    }
+    TokenBatch batch = batches[static_cast<size_t>(index)];
+    batch.weights = batch.weights.clone();
+    given.push_back(batch.weights);
+    return batch;
+  });
+  const StepOutcome one = whole.step(batches);
+  const StepOutcome other = read.step(lazily);
+  EXPECT_EQ(one.loss_sum, other.loss_sum);
+  EXPECT_EQ(one.global_balance_loss, other.global_balance_loss);
+  EXPECT_EQ(one.grad_norm, other.grad_norm);
+  EXPECT_GE(given.size(), 2 * batches.size() - 1);
+  expect_equal_state(whole, read);
 }
 
 }  // namespace
