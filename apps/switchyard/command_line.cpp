@@ -1,12 +1,15 @@
 #include "command_line.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "commands.h"
 #include "config/suggest.h"
+#include "data/text_source.h"
 
 namespace switchyard {
 namespace {
@@ -78,6 +81,27 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
   CLI::App* command = parent.add_subcommand(name, description);
   command->footer("Example:\n  " + example);
   return command;
+}
+
+CLI::Validator number_in(double smallest, double largest) {
+  return {[smallest, largest](const std::string& text) {
+            double value = 0;
+            const bool is_number = CLI::detail::lexical_cast(text, value);
+            const bool is_inside = is_number && value >= smallest && value <= largest;
+            return is_inside
+                       ? std::string()
+                       : fmt::format("{} is no number from {} to {}", text, smallest, largest);
+          },
+          fmt::format("FLOAT in [{} - {}]", smallest, largest)};
+}
+
+void check_option_has_files(const CLI::App& command, const std::string& option,
+                            const std::string& ending, const std::vector<std::string>& files) {
+  const bool has_some = std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+    return uncompressed_name(file).ends_with(ending);
+  });
+  check<ConfigError>(has_some || command.count(option) == 0,
+                     "{} has no effect: it is for {} files, and none is given", option, ending);
 }
 
 CLI::Option* add_overrides(CLI::App& command, std::vector<std::string>& overrides) {

@@ -35,6 +35,14 @@ void add_train_command(CLI::App& program, Command& chosen);
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& description,
                       const std::string& example);
 
+// For an option: a number from `smallest` to `largest`. CLI::Range lets nan through.
+CLI::Validator number_in(double smallest, double largest);
+
+// Throws ConfigError for an option that was given though it has no effect: it is for
+// files with this ending (and .gz or .zst behind it), and none of `files` is one.
+void check_option_has_files(const CLI::App& command, const std::string& option,
+                            const std::string& ending, const std::vector<std::string>& files);
+
 // The words after CONFIG that change settings: `section.key=value ...`.
 CLI::Option* add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/with_commas.h"
 #include "commands.h"
@@ -79,8 +80,15 @@ ExitCode show(const ShowOptions& options) {
   return ExitCode::kFinished;
 }
 
-ExitCode print_keys(bool as_markdown) {
-  fmt::print("{}", as_markdown ? manual_markdown() : manual_text());
+struct KeysOptions {
+  std::string only;
+  bool as_markdown = false;
+};
+
+ExitCode print_keys(const KeysOptions& options) {
+  check<ConfigError>(!options.as_markdown || options.only.empty(),
+                     "--markdown makes a page of all sections: leave {} out", options.only);
+  fmt::print("{}", options.as_markdown ? manual_markdown() : manual_text(options.only));
   return ExitCode::kFinished;
 }
 
@@ -99,13 +107,13 @@ void add_show(CLI::App& config, Command& chosen) {
 }
 
 void add_keys(CLI::App& config, Command& chosen) {
-  auto as_markdown = std::make_shared<bool>(false);
+  auto options = std::make_shared<KeysOptions>();
   CLI::App* command =
       add_command(config, "keys", "print every setting: what is allowed, its default and meaning",
-                  "switchyard config keys | grep top_k");
-  command->add_flag("--markdown", *as_markdown, "as the page docs/config.md");
-  command->callback(
-      [as_markdown, &chosen] { chosen = [as_markdown] { return print_keys(*as_markdown); }; });
+                  "switchyard config keys moe");
+  command->add_option("NAME", options->only, "a section or a setting; by default all");
+  command->add_flag("--markdown", options->as_markdown, "as the page docs/config.md");
+  command->callback([options, &chosen] { chosen = [options] { return print_keys(*options); }; });
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -8,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "commands.h"
+#include "config/values.h"
 #include "data/document_reader.h"
 #include "data/evaluation_data.h"
 #include "data/tokenize_files.h"
@@ -25,6 +28,7 @@ struct Options {
   std::vector<std::string> data;
   std::string key = "text";
   std::string tokenizer;
+  std::string precision;
   int64_t sequence_length = 0;
   int64_t batch_size = 8;
   bool as_json = false;
@@ -63,6 +67,7 @@ class TokenizedText {
 struct Result {
   EvalOutcome outcome;
   int64_t bytes = 0;
+  int64_t sequence_length = 0;
 
   double loss() const { return outcome.loss_sum / outcome.loss_weight; }
   std::optional<double> bits_per_byte() const {
@@ -70,6 +75,13 @@ struct Result {
                      : std::nullopt;
   }
 };
+
+// That of its training. A model that comes from elsewhere does not say it; most take this much.
+int64_t usual_sequence_length(const Config& config) {
+  constexpr int64_t kUsual = 2048;
+  const int64_t longest = config.model.max_position > 0 ? config.model.max_position : kUsual;
+  return config.data.sequence_length > 0 ? config.data.sequence_length : std::min(kUsual, longest);
+}
 
 void print(const Result& result, const LoadedModel& loaded) {
   fmt::print("loss           {:.6f} nats per token\n", result.loss());
@@ -79,7 +91,8 @@ void print(const Result& result, const LoadedModel& loaded) {
   } else {
     fmt::print("bits per byte  none\n");
   }
-  fmt::print("tokens         {:.0f}, each once\n", result.outcome.loss_weight);
+  fmt::print("tokens         {:.0f}, each once, in sequences of up to {}\n",
+             result.outcome.loss_weight, result.sequence_length);
   fmt::print("model          {}, step {}\n", loaded.path.string(), loaded.source.record.step);
 }
 
@@ -92,6 +105,7 @@ void print_json(const Result& result, const LoadedModel& loaded) {
   const auto bits = result.bits_per_byte();
   line["bits_per_byte"] = bits ? nlohmann::ordered_json(*bits) : nlohmann::ordered_json(nullptr);
   line["bytes"] = result.bytes;
+  line["sequence_length"] = result.sequence_length;
   line["model"] = loaded.path.string();
   line["step"] = loaded.source.record.step;
   fmt::print("{}\n", line.dump());
@@ -99,23 +113,31 @@ void print_json(const Result& result, const LoadedModel& loaded) {
 
 ExitCode evaluate_model(const Options& options) {
   const std::unique_ptr<Groups> groups = Groups::single();
-  const LoadedModel loaded = load_model(options.model, *groups);
+  LoadModelOptions load;
+  if (!options.precision.empty()) {
+    read_value(RawValue{{options.precision}, false}, kPrecisionWords, load.precision.emplace());
+  }
+  const LoadedModel loaded = load_model(options.model, *groups, load);
   const int64_t sequence_length =
-      options.sequence_length > 0 ? options.sequence_length : loaded.config.data.sequence_length;
-  check<ConfigError>(sequence_length > 0,
-                     "the checkpoint does not say data.sequence_length: give --sequence-length");
+      options.sequence_length > 0 ? options.sequence_length : usual_sequence_length(loaded.config);
   const std::unique_ptr<Tokenizer> tokenizer = loaded.make_tokenizer(options.tokenizer);
   TokenizedText text;
   std::vector<std::string> prefixes;
   for (const std::string& path : options.data) {
     prefixes.push_back(text.prefix_of(path, options.key, *tokenizer));
   }
-  const EvaluationData data("--data", prefixes, *tokenizer, sequence_length,
-                            {.documents = document_options(loaded.config.data),
-                             .vocab_size = loaded.config.model.vocab_size,
-                             .is_tokenizer_stated = true});
+  EvaluationData data("--data", prefixes, *tokenizer, sequence_length,
+                      {.documents = document_options(loaded.config.data),
+                       .vocab_size = loaded.config.model.vocab_size,
+                       .is_tokenizer_stated = true});
+  data.drop_needless_padding();
   Result result;
-  result.outcome = evaluate(*loaded.model, data, options.batch_size, 0, *groups);
+  result.sequence_length = sequence_length;
+  const int64_t batch_size = std::min(options.batch_size, data.num_sequences());
+  result.outcome = with_memory_for(
+      fmt::format("{} sequences of {} tokens at once", batch_size, data.sequence_length()),
+      "lower --batch-size or --sequence-length",
+      [&] { return evaluate(*loaded.model, data, batch_size, 0, *groups); });
   result.bytes = data.count_label_bytes(*tokenizer);
   if (options.as_json) {
     print_json(result, loaded);
@@ -143,16 +165,26 @@ void add_eval_command(CLI::App& program, Command& chosen) {
   command->add_option("--key", options->key, "of the text in a line of .jsonl")
       ->capture_default_str();
   command
-      ->add_option("--sequence-length", options->sequence_length,
-                   "tokens of one sequence; 0: as in training")
-      ->check(CLI::NonNegativeNumber)
+      ->add_option(
+          "--sequence-length", options->sequence_length,
+          "tokens of one sequence; 0: as in training, for a Hugging Face directory 2048 or "
+          "its max_position_embeddings where that is less")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
+  command
+      ->add_option("--precision", options->precision,
+                   "number format to compute in; by default that of its training, fp32 for others")
+      ->check(CLI::IsMember(word_list(kPrecisionWords)));
   command->add_option("--batch-size", options->batch_size, "sequences at once")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   command->add_flag("--json", options->as_json, "one JSON object");
-  command->callback(
-      [options, &chosen] { chosen = [options] { return evaluate_model(*options); }; });
+  command->callback([options, command, &chosen] {
+    chosen = [options, command] {
+      check_option_has_files(*command, "--key", ".jsonl", options->data);
+      return evaluate_model(*options);
+    };
+  });
 }
 
 }  // namespace switchyard

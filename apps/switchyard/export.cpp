@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "commands.h"
 #include "conversion_line.h"
+#include "data/byte_tokenizer.h"
+#include "train/model_source.h"
 
 namespace switchyard {
 namespace {
@@ -34,15 +36,22 @@ ExitCode export_checkpoint(const Options& options) {
       how.dtype = dtype;
     }
   }
+  const std::filesystem::path checkpoint = checkpoint_in(options.checkpoint);
+  if (open_model_source(checkpoint).tokenizer == ByteTokenizer().name()) {
+    how.more_files = byte_tokenizer_files();
+  }
   ConversionLine line;
   const ExportReport report =
-      export_model(options.checkpoint, options.directory, how,
+      export_model(checkpoint, options.directory, how,
                    [&](const ConversionProgress& progress) { line.update(progress); });
   line.finish();
   fmt::print("{}: {}, {} tensors in {} {}, {} other files carried over{}\n", options.directory,
              report.architecture, report.num_tensors, report.num_files,
              report.num_files == 1 ? "file" : "files", report.num_carried,
-             report.is_rounded ? "; weights were rounded to the dtype they came in" : "");
+             report.is_rounded
+                 ? "; weights were rounded to " +
+                       (options.dtype.empty() ? "the dtypes they came in" : options.dtype)
+                 : "");
   return ExitCode::kFinished;
 }
 
@@ -66,7 +75,7 @@ void add_export_command(CLI::App& program, Command& chosen) {
   command
       ->add_option("--max-shard-gb", options->max_shard_gb,
                    "largest file, for a model made from scratch")
-      ->check(CLI::PositiveNumber)
+      ->check(number_in(1e-9, 1e9))
       ->capture_default_str();
   command->callback(
       [options, &chosen] { chosen = [options] { return export_checkpoint(*options); }; });

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -6,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "commands.h"
 #include "config/values.h"
 #include "data/prompt_file.h"
@@ -101,12 +103,14 @@ ExitCode generate_text(const Options& options) {
         prompts.begin() + static_cast<int64_t>(start),
         prompts.begin() + static_cast<int64_t>(std::min(start + batch_size, prompts.size())));
     TextStream stream(batch);
-    const auto generated = generate(*loaded.model, *tokenizer, batch, sampling,
-                                    [&](size_t index, const std::string& piece) {
-                                      if (!options.as_json) {
-                                        stream.add(index, piece);
-                                      }
-                                    });
+    const auto write = [&](size_t index, const std::string& piece) {
+      if (!options.as_json) {
+        stream.add(index, piece);
+      }
+    };
+    const auto generated = with_memory_for(
+        fmt::format("{} texts at once", batch.size()), "lower --batch-size",
+        [&] { return generate(*loaded.model, *tokenizer, batch, sampling, write); });
     if (!options.as_json) {
       stream.finish();
     }
@@ -144,23 +148,30 @@ void add_generate_command(CLI::App& program, Command& chosen) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   command->add_option("--temperature", sampling.temperature, "0 is greedy, 1 the model's own odds")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(number_in(0, 100))
       ->capture_default_str();
   command->add_option("--top-k", sampling.top_k, "draw from the k likeliest tokens; 0: from all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
   command
       ->add_option("--top-p", sampling.top_p,
                    "draw from the likeliest tokens that together reach this probability")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_in(0, 1))
       ->capture_default_str();
-  command->add_option("--seed", sampling.seed, "another seed, another text")->capture_default_str();
+  command->add_option("--seed", sampling.seed, "another seed, another text")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
+      ->capture_default_str();
   command->add_flag("--ignore-eos", sampling.ignore_end, "go on after an end of document");
   command->add_flag("--json", options->as_json, "one JSON object per prompt, when it is done");
   command->add_option("--batch-size", options->batch_size, "prompts continued at once")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  command->callback([options, &chosen] { chosen = [options] { return generate_text(*options); }; });
+  command->callback([options, command, &chosen] {
+    chosen = [options, command] {
+      check_option_has_files(*command, "--key", ".jsonl", {options->prompt_file});
+      return generate_text(*options);
+    };
+  });
 }
 
 }  // namespace switchyard

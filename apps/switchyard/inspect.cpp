@@ -10,6 +10,7 @@
 #include "data/describe_dataset.h"
 #include "hub/describe_hf.h"
 #include "hub/hf_model.h"
+#include "train/describe_model.h"
 
 namespace switchyard {
 namespace {
@@ -32,7 +33,8 @@ std::string dataset_prefix(const std::string& path) {
 
 ExitCode inspect(const InspectOptions& options) {
   if (is_checkpoint(options.path)) {
-    fmt::print("{}", describe_checkpoint(options.path, options.verify));
+    fmt::print("{}\n{}", describe_checkpoint(options.path, options.verify),
+               describe_model(options.path));
     return ExitCode::kFinished;
   }
   if (is_hf_directory(options.path)) {

@@ -132,12 +132,12 @@ void add_options(CLI::App& command, Options& options) {
   command
       .add_option("--restarts", options.restarts,
                   "how often all ranks are started again after one was lost")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
   command
       .add_option("--same-failures", options.same_failures,
                   "stop after that many failures alike in a row without a new checkpoint")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   command
       .add_option("--min-ranks", options.fewest_ranks,
@@ -149,7 +149,7 @@ void add_options(CLI::App& command, Options& options) {
       ->check(CLI::Range(int64_t{1}, kMaxRanks))
       ->capture_default_str();
   command.add_option("--node-rank", options.node, "number of this machine, from 0")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
   command.add_option("--address", options.address, "where machine 0 is reached")
       ->capture_default_str();

@@ -1,3 +1,4 @@
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -5,12 +6,14 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/exit_code.h"
 #include "base/mapped_file.h"
+#include "base/out_of_memory.h"
 #include "command_line.h"
 #include "commands.h"
 #include "openmp_waiting.h"
@@ -29,6 +32,25 @@ void print_error(std::string_view message) {
     std::fputs(line.c_str(), stderr);  // does not throw when nobody listens
     message.remove_prefix(std::min(end + 1, message.size()));
   }
+}
+
+// Also in docs/exit_codes.md.
+std::string exit_codes() {
+  constexpr std::array<std::pair<ExitCode, std::string_view>, 8> kMeanings = {{
+      {ExitCode::kFinished, "finished"},
+      {ExitCode::kBug, "a bug of this program: please report it"},
+      {ExitCode::kRefusedConfig, "settings or a command line that cannot work"},
+      {ExitCode::kBadFile, "a file is missing, damaged, of another kind, or cannot be written"},
+      {ExitCode::kLostPeer, "another rank died, hung or disagreed"},
+      {ExitCode::kDiverged, "the loss or a gradient stopped being finite"},
+      {ExitCode::kStoppedSaved, "stopped by a signal, after the step, with a checkpoint"},
+      {ExitCode::kOutOfMemory, "out of memory"},
+  }};
+  std::string text = "Exit codes:";
+  for (const auto& [code, meaning] : kMeanings) {
+    text += fmt::format("\n  {}  {}", static_cast<int>(code), meaning);
+  }
+  return text;
 }
 
 void flush_output() {
@@ -53,6 +75,12 @@ ExitCode run_command(const Command& command) {
                     : error.what());
     return ExitCode::kBadFile;
   } catch (const std::exception& error) {
+    if (const auto asked = memory_asked_for(error)) {
+      print_error(fmt::format("out of memory{}; {}",
+                              asked->empty() ? "" : fmt::format(" ({} at once)", *asked),
+                              "lower what was asked for, or use a machine with more"));
+      return ExitCode::kOutOfMemory;
+    }
     print_error(error.what());
     print_error(kBugAdvice);
     return ExitCode::kBug;
@@ -65,7 +93,8 @@ ExitCode run_program(int num_words, const char* const* words) {
   program.require_subcommand(1);
   program.footer(
       "Example:\n  switchyard train recipes/quickstart.yaml optimizer.lr=1e-3\n"
-      "Each command has a --help of its own.");
+      "Each command has a --help of its own.\n\n" +
+      exit_codes());
 
   Command chosen;
   add_train_command(program, chosen);

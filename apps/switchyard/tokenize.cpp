@@ -145,7 +145,14 @@ void add_tokenize_command(CLI::App& program, Command& chosen) {
   command->add_option("--threads", how.num_threads, "0: one per core")
       ->check(CLI::Range(int64_t{0}, int64_t{4096}))
       ->capture_default_str();
-  command->callback([options, &chosen] { chosen = [options] { return tokenize(*options); }; });
+  command->callback([options, command, &chosen] {
+    chosen = [options, command] {
+      check_option_has_files(*command, "--key", ".jsonl", options->files);
+      check_option_has_files(*command, "--skip-bad-lines", ".jsonl", options->files);
+      check_option_has_files(*command, "--split-lines", ".txt", options->files);
+      return tokenize(*options);
+    };
+  });
 }
 
 }  // namespace switchyard

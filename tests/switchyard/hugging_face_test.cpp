@@ -1,3 +1,4 @@
+#include <cmath>
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -132,6 +133,118 @@ TEST_F(HuggingFaceCommands, TrainRefusesAnotherModelThanItStartsFrom) {
                                "/config.json]: remove the setting, or start from another model"),
             std::string::npos)
       << result.output;
+}
+
+// A run needs itself and its data, not what it started from; a checkpoint needs nothing.
+TEST_F(HuggingFaceCommands, TrainGoesOnWithoutWhatItStartedFrom) {
+  write_bytes(folder_ / "text.txt", std::string(2000, 'x') + "to be or not to be");
+  expect_success("tokenize " + path("text.txt") + " --out " + path("bytes"), "1 documents");
+  const std::string rest =
+      "optimizer: {lr: 0.01}\ntrain: {steps: 2, global_batch_size: 2, threads: 1}\n";
+  const std::string model =
+      "model: {num_layers: 2, hidden_size: 16, num_attention_heads: 2}\n"
+      "moe: {num_experts: 4, ffn_hidden_size: 8}\n";
+  write_bytes(folder_ / "first.yaml", "run: {dir: " + path("first") + "}\n" + model +
+                                          "data: {train: " + path("bytes") +
+                                          ", sequence_length: 16}\n" + rest);
+  expect_success("train " + path("first.yaml"), "");
+  expect_success("export " + path("first") + " " + path("hf"), "3 other files carried over");
+  // Another name: what was written for bytes, but no longer those bytes.
+  const std::string tokenizer = file_bytes(path("hf") + "/tokenizer.json") + "\n";
+  std::filesystem::create_directory(path("tok"));
+  write_bytes(path("tok") + "/tokenizer.json", tokenizer);
+  write_bytes(path("tok") + "/config.json", "{\"eos_token_id\": 256}");
+  write_bytes(path("hf") + "/tokenizer.json", tokenizer);
+  expect_success(
+      "tokenize " + path("text.txt") + " --tokenizer " + path("tok") + " --out " + path("data"),
+      "1 documents");
+  write_bytes(folder_ / "second.yaml",
+              "run: {dir: " + path("second") + "}\nmodel: {from: " + path("hf") +
+                  "}\ndata: {train: " + path("data") + ", sequence_length: 16}\n" + rest);
+  write_bytes(folder_ / "third.yaml",
+              "run: {dir: " + path("third") + "}\n" + model + "data: {train: " + path("data") +
+                  ", tokenizer: " + path("tok") + ", sequence_length: 16}\n" + rest);
+  for (const char* name : {"second", "third"}) {
+    expect_success("train " + path(name) + ".yaml", "");
+  }
+  std::filesystem::remove_all(path("hf"));
+  std::filesystem::remove_all(path("tok"));
+  for (const char* name : {"second", "third"}) {
+    expect_success("train " + path(name) + ".yaml train.steps=4", "resuming " + path(name));
+    const std::string alone = path(std::string(name) + "_alone");
+    std::filesystem::rename(path(name) + "/checkpoints/step_4", alone);
+    std::filesystem::remove_all(path(name));
+    expect_success("generate " + alone + " --prompt to --max-tokens 3 --temperature 0", "to");
+    expect_success("inspect " + alone, "256 ends a document");
+    expect_success("export " + alone + " " + alone + "_hf --family mixtral", "MixtralForCausalLM");
+    EXPECT_NE(file_bytes(alone + "_hf/config.json").find("\"eos_token_id\": 256"),
+              std::string::npos);
+    EXPECT_NE(file_bytes(alone + "_hf/generation_config.json").find("\"eos_token_id\": 256"),
+              std::string::npos);
+    expect_success("generate " + alone + "_hf --prompt to --max-tokens 3", "to");
+  }
+}
+
+TEST_F(HuggingFaceCommands, NameWeightsThatAreNotFinite) {
+  const std::string broken = path("broken");
+  std::filesystem::copy(golden("qwen3"), broken);
+  std::map<std::string, at::Tensor> tensors;
+  {
+    const SafetensorsFile file(broken + "/model.safetensors");
+    for (const SafetensorsEntry& entry : file.entries()) {
+      tensors[entry.name] = file.tensor(entry.name).clone();
+    }
+  }
+  tensors.at("model.layers.1.mlp.up_proj.weight")[0][0] = std::nan("");
+  std::vector<SafetensorsDeclaration> declarations;
+  for (const auto& [name, tensor] : tensors) {
+    declarations.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+  }
+  SafetensorsWriter writer(broken + "/model.safetensors", declarations);
+  for (const auto& [name, tensor] : tensors) {
+    writer.write(tensor);
+  }
+  writer.finish();
+  expect_refusal(
+      "forward " + broken + " --tokens " + golden("qwen3") + "/expected.safetensors --out " +
+          path("o"),
+      ExitCode::kBadFile,
+      broken +
+          ": the weights model.layers.1.mlp.up_proj.weight are not finite: they hold NaN "
+          "or infinity, and so would all results");
+}
+
+TEST_F(HuggingFaceCommands, ForwardRefusesABadTokensFile) {
+  const auto refuse = [&](const std::map<std::string, at::Tensor>& tensors,
+                          const std::string& line) {
+    std::vector<SafetensorsDeclaration> declarations;
+    for (const auto& [name, tensor] : tensors) {
+      declarations.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+    }
+    {
+      SafetensorsWriter writer(path("tokens"), declarations);
+      for (const auto& [name, tensor] : tensors) {
+        writer.write(tensor);
+      }
+      writer.finish();
+    }
+    expect_refusal(
+        "forward " + golden("llama") + " --tokens " + path("tokens") + " --out " + path("o"),
+        ExitCode::kBadFile, path("tokens") + ": " + line);
+  };
+  const at::Tensor tokens = at::zeros({2, 3}, at::kLong);
+  refuse({{"tokens", at::zeros({3}, at::kLong)}},
+         "\"tokens\" is I64 [3]: expected I64 [batch, sequence], none of them 0");
+  refuse({{"tokens", at::zeros({0, 3}, at::kLong)}},
+         "\"tokens\" is I64 [0, 3]: expected I64 [batch, sequence], none of them 0");
+  refuse({{"tokens", at::full({1, 1}, 48, at::kLong)}},
+         "\"tokens\" holds 48: the model's vocabulary is from 0 to 47");
+  refuse({{"tokens", tokens}, {"labels", at::zeros({2, 2}, at::kLong)}},
+         "\"labels\" is [2, 2], \"tokens\" is [2, 3]: each token has a label");
+  refuse({{"tokens", tokens}, {"labels", at::full({2, 3}, -1, at::kLong)}},
+         "\"labels\" holds -1: the model's vocabulary is from 0 to 47");
+  refuse({{"tokens", tokens}, {"labels", at::full({2, 3}, -100, at::kLong)}},
+         "every one of \"labels\" is -100, which is no label: there is no loss");
 }
 
 TEST_F(HuggingFaceCommands, RefuseInOneLine) {

@@ -1,4 +1,5 @@
 // Runs of the built program: train, stop, resume, evaluate, generate, and what it refuses.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -115,7 +116,12 @@ TEST_F(TrainCommand, RecomputingGivesTheSameBytes) {
 TEST_F(TrainCommand, HasNothingToDoForAFinishedRun) {
   ASSERT_EQ(train("run").exit_code, 0);
   const std::string before = read(folder_ / "run/metrics.jsonl");
-  EXPECT_EQ(train("run").exit_code, 0);
+  const ProgramResult again = train("run");
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_NE(again.output.find("nothing to do: all 20 steps of " + path("run") +
+                              " are done; raise train.steps to go on"),
+            std::string::npos)
+      << again.output;
   EXPECT_EQ(read(folder_ / "run/metrics.jsonl"), before);
 }
 
@@ -142,6 +148,90 @@ TEST_F(TrainCommand, RefusesTheDirectoryOfAnotherRun) {
       std::string::npos)
       << refused.output;
   EXPECT_EQ(train("run", "optimizer.lr=2e-2 --accept-changes").exit_code, 0);
+}
+
+TEST_F(TrainCommand, NoticesOtherData) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  // The same tokens elsewhere are the same data.
+  for (const char* suffix : {".bin", ".idx", ".json"}) {
+    fs::copy(path("set") + suffix, path("moved") + suffix);
+  }
+  const ProgramResult moved = train("run", "data.train=[" + path("moved") + "]");
+  EXPECT_EQ(moved.exit_code, 0) << moved.output;
+  EXPECT_NE(moved.output.find("nothing to do: all 20 steps of"), std::string::npos) << moved.output;
+  write(folder_ / "text.txt", read(folder_ / "text.txt") + "one line more\n");
+  ASSERT_EQ(
+      run_program(fmt::format("tokenize {0}/text.txt --out {0}/set --force", folder_.string()))
+          .exit_code,
+      0);
+  const ProgramResult refused = train("run", "train.steps=22");
+  EXPECT_EQ(refused.exit_code, code(ExitCode::kRefusedConfig));
+  EXPECT_NE(refused.output.find(
+                fmt::format("holds another run: data.train {}: 1 documents, ", path("set"))),
+            std::string::npos)
+      << refused.output;
+  const ProgramResult accepted = train("run", "train.steps=22 --accept-changes");
+  EXPECT_EQ(accepted.exit_code, 0);
+  EXPECT_NE(accepted.output.find("accepted: data.train " + path("set")), std::string::npos)
+      << accepted.output;
+  EXPECT_EQ(train("run", "train.steps=22").exit_code, 0) << "they are the run's data now";
+}
+
+TEST_F(TrainCommand, NoticesAnotherSizeOfAccumulationStepWhereALossDependsOnIt) {
+  ASSERT_EQ(train("free").exit_code, 0);
+  EXPECT_EQ(train("free", "train.micro_batch_size=1").exit_code, 0);
+  const std::string balanced = "moe.step_aux_loss_coeff=0.01 ";
+  ASSERT_EQ(train("run", balanced).exit_code, 0);
+  const ProgramResult refused = train("run", balanced + "train.micro_batch_size=1");
+  EXPECT_EQ(refused.exit_code, code(ExitCode::kRefusedConfig));
+  EXPECT_NE(
+      refused.output.find("sequences of an accumulation step (train.micro_batch_size x "
+                          "data-parallel ranks), which balance losses over a step depend on: 2 "
+                          "in the checkpoint, 1 now"),
+      std::string::npos)
+      << refused.output;
+}
+
+TEST_F(TrainCommand, SavesWhenItsTerminalIsClosed) {
+  EXPECT_EQ(train_until("stopped", "train.steps=5000", "stopped/metrics.jsonl", "HUP"),
+            code(ExitCode::kStoppedSaved));
+  EXPECT_TRUE(fs::exists(folder_ / "stopped/checkpoints/latest"));
+}
+
+TEST_F(TrainCommand, ShowsEachEvaluation) {
+  const ProgramResult result = train("run", "train.eval_every=8");
+  EXPECT_EQ(result.exit_code, 0);
+  for (const char* line : {"evaluation after step 8: loss ", "evaluation after step 16: loss ",
+                           "evaluation after step 20: loss "}) {
+    EXPECT_NE(result.output.find(line), std::string::npos) << line << result.output;
+  }
+}
+
+TEST_F(TrainCommand, SaysThatMemoryIsNotEnough) {
+  const ProgramResult model = run_program_with(
+      "ulimit -v 20000000;", command("run", "model.hidden_size=524288 moe.ffn_hidden_size=524288"));
+  EXPECT_EQ(model.exit_code, code(ExitCode::kOutOfMemory)) << model.output;
+  EXPECT_TRUE(
+      model.output.starts_with("error: out of memory for the weights and the optimizer's "
+                               "moments ("))
+      << model.output;
+  EXPECT_NE(model.output.find(" GB at once); make the model smaller, or divide it over ranks"),
+            std::string::npos)
+      << model.output;
+  EXPECT_EQ(std::count(model.output.begin(), model.output.end(), '\n'), 1) << model.output;
+}
+
+TEST_F(TrainCommand, EvaluatesWithSequencesLongerThanTheData) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  const auto evaluate = [&](const std::string& words) {
+    const ProgramResult result =
+        run_program_with("ulimit -v 20000000;",
+                         fmt::format("eval {} --data {} {}", path("run"), path("set"), words));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output.substr(0, result.output.find("in sequences"));
+  };
+  EXPECT_EQ(evaluate("--sequence-length 2000000000 --precision fp64"),
+            evaluate("--sequence-length 20000 --precision fp64 --batch-size 1000000"));
 }
 
 TEST_F(TrainCommand, RefusesADirectoryInUse) {
