@@ -27,8 +27,8 @@ struct ExportReport {
   bool is_rounded = false;  // some tensors were stored with more bits than they were written with
 };
 
-// The checkpoint that a run directory or a folder of checkpoints would be exported from: the latest.
-// A checkpoint is itself. Throws CheckpointError when there is none.
+// The checkpoint that a run directory or a folder of checkpoints would be exported from: the
+// latest. A checkpoint is itself. Throws CheckpointError when there is none.
 std::filesystem::path checkpoint_in(const std::filesystem::path& path);
 
 // Turns a checkpoint into a Hugging Face directory that transformers loads: the names, dtypes and

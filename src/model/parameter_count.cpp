@@ -34,8 +34,8 @@ ParameterCount count_parameters(const Config& config) {
       const bool is_routed = piece.spec().family == Family::kExpert;
       count.total += elements;
       // The first dim of an expert parameter counts experts.
-      count.active += is_routed ? elements / shape[0] * layers[layer_of(piece.name())].moe.top_k
-                                : elements;
+      count.active +=
+          is_routed ? elements / shape[0] * layers[layer_of(piece.name())].moe.top_k : elements;
     }
   }
   return count;

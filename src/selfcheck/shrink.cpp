@@ -221,7 +221,7 @@ void shrink_heads(const Config& before, Config& config) {
   const int64_t new_groups = is_replicated ? fewest_groups : std::min(groups, 2 * ranks);
   const int64_t per_group = is_replicated ? ranks / fewest_groups : (is_shared ? 2 : 1);
   if (model.head_dim == 0) {
-    model.head_dim = model.head_size();
+    model.head_dim = before.model.head_size();
   }
   model.num_attention_heads = new_groups * per_group;
   model.num_query_groups = has_groups ? new_groups : 0;

@@ -180,5 +180,39 @@ TEST(Shrink, RefusesAxesThatNeedTooManyRanks) {
   }
 }
 
+// hidden_size shrinks more than the number of heads: the width cannot be derived from the small
+// one.
+TEST(Shrink, DerivesTheWidthOfAHeadFromTheWholeModel) {
+  Config config = large_config();
+  config.model.head_dim = 0;
+  config.model.hidden_size = 2048;
+  config.model.num_attention_heads = 16;
+  config.model.num_query_groups = 0;
+  EXPECT_EQ(shrink(config).config.model.head_dim, 4);
+}
+
+TEST(ShrinkTraining, KeepsPrecisionAndTheOptimizerOnOneRank) {
+  Config config = large_config();
+  config.train.precision = Precision::kBf16;
+  config.train.global_batch_size = 512;
+  config.train.micro_batch_size = 4;
+  config.optimizer.lr = 3e-4;
+  config.optimizer.warmup_steps = 2000;
+  config.parallel.data_sharding = DataSharding::kOptimizer;
+  const ShrunkConfig shrunk = shrink_training(config);
+  const Config& small = shrunk.config;
+  EXPECT_EQ(shrunk.num_ranks, 1);
+  EXPECT_EQ(small.parallel.tensor_size, 1);
+  EXPECT_EQ(small.parallel.expert_size, 1);
+  EXPECT_EQ(small.parallel.data_sharding, DataSharding::kOptimizer);
+  EXPECT_EQ(small.train.precision, Precision::kBf16);
+  EXPECT_EQ(small.train.steps, 2);
+  EXPECT_EQ(small.train.global_batch_size, 2 * small.train.micro_batch_size);
+  EXPECT_EQ(small.optimizer.lr, 3e-4);
+  EXPECT_EQ(small.optimizer.warmup_steps, 1);
+  EXPECT_EQ(moe_layers(small), (std::vector<bool>{false, true}));
+  EXPECT_LE(small.model.hidden_size, 64);
+}
+
 }  // namespace
 }  // namespace switchyard
