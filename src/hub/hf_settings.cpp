@@ -44,7 +44,10 @@ bool is_written_as(const FieldRule& rule, const Json& value) {
   if (type.starts_with("number")) {
     return value.is_number();
   }
-  return type.starts_with("true") ? value.is_boolean() : value.is_string() || value.is_array();
+  if (type.starts_with("true")) {
+    return value.is_boolean();
+  }
+  return value.is_string() || (type.starts_with("list") && value.is_array());
 }
 
 void read_field(const FieldRule& rule, HfConfig& fields, SettingValues& settings) {

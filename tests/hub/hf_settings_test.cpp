@@ -180,8 +180,10 @@ TEST(HfSettings, RefuseMistypedFields) {
   for (const Case& one : std::vector<Case>{
            {"llama", "num_hidden_layers", "2", "\"2\": expected integer, 1 to 10000"},
            {"llama", "hidden_size", 16.0, "16.0: expected integer, 1 to 1048576"},
-           {"llama", "num_attention_heads", true, "true: expected integer, 1 to 65536"},
+           {"llama", "num_attention_heads", true, "true: expected integer, 0 to 65536"},
            {"llama", "rms_norm_eps", "1e-6", "\"1e-6\": expected number, 1e-30 to 1"},
+           {"llama", "hidden_act", Json::array(),
+            "[]: expected one of silu, gelu, gelu_tanh, relu, relu_squared, quick_gelu"},
            {"llama", "tie_word_embeddings", 1, "1: expected true or false"},
            {"llama", "num_key_value_heads", 0, "0: expected null, or a number from 1 on"},
            {"llama", "dtype", "bf16",
