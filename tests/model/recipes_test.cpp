@@ -31,7 +31,7 @@ const std::map<std::string, Published> kPublished = {
     {"mistral_7b", {7'241'732'096, 7.24}},         {"mixtral_8x22b", {140'630'071'296, 39.2}},
     {"mixtral_8x7b", {46'702'792'704, 12.9}},      {"olmoe_1b_7b", {6'919'161'856, 1.28}},
     {"qwen1.5_moe_a2.7b", {14'315'784'192, 2.69}}, {"qwen2.5_7b", {7'615'616'512, 7.62}},
-    {"qwen2_57b_a14b", {57'408'658'944, 14.3}},    {"qwen3_0.6b", {596'049'920, 0.60}},
+    {"qwen2_57b_a14b", {57'408'658'944, 14.3}},    {"qwen3_0.6b", {596'049'920, 0.596}},
     {"qwen3_235b_a22b", {235'093'634'560, 22.2}},  {"qwen3_30b_a3b", {30'532'122'624, 3.35}},
     {"qwen3_8b", {8'190'735'360, 8.19}},
 };
@@ -79,7 +79,8 @@ TEST(Recipes, TrainOnTheRanksTheyName) {
   for (const auto& [name, sizes] : kPublished) {
     SCOPED_TRACE(name);
     const fs::path path = kRecipes / (name + ".yaml");
-    const LoadedConfig loaded = load_config(path, {"data.train=[text]"}, ConfigUse::kTrain);
+    const LoadedConfig loaded =
+        load_config(path, {"data.train=[text]", "data.eval=[text]"}, ConfigUse::kTrain);
     EXPECT_EQ(loaded.warnings, std::vector<std::string>{});
     const int64_t ranks = ranks_of(text_of(path));
     EXPECT_EQ(broken_rules_of_world(loaded.config, ranks), std::vector<std::string>{});

@@ -41,8 +41,7 @@ TEST_F(ConfigCommand, RefusesACommandLineItDoesNotKnow) {
   expect_refused("confg", "switchyard: unknown command confg; did you mean config?");
   expect_refused("banana", "switchyard: unknown command banana; see switchyard --help");
   expect_refused("config kyes", "switchyard config: unknown command kyes; did you mean keys?");
-  expect_refused("config keys x",
-                 "switchyard config keys: unexpected word x; see switchyard config keys --help");
+  expect_refused("config keys x", "there is no section or setting x; config keys lists all");
   expect_refused("config keys --markdwon",
                  "switchyard config keys: unknown option --markdwon; did you mean --markdown?");
   expect_refused("config keys --zzz",

@@ -128,6 +128,8 @@ TEST(ToScalars, NamesEveryValueThatExists) {
       {"speed/tflops_per_rank", 6.0},
       {"speed/dispatch_share", 0.25},
       {"speed/combine_share", 0.125},
+      {"speed/expert_matmul_share", 0.5},
+      {"speed/expert_matmul_efficiency", 0.5},
   };
   EXPECT_EQ(to_scalars(metrics), expected);
 }
@@ -149,6 +151,8 @@ TEST(ToJson, WritesExactlyTheFieldsOfItsPage) {
   StepMetrics metrics = example();
   metrics.dropped = {2, 8};
   metrics.eval_loss = {3.0, 2.0};
+  metrics.auxiliary.insert(metrics.auxiliary.end(),
+                           {{"step_balance", 1.0}, {"global_balance", 1.0}});
   std::set<std::string> written;
   add_names(Json::parse(to_json(metrics)), "", written);
   std::set<std::string> documented;

@@ -116,7 +116,10 @@ TEST(RunContents, NameEachDifference) {
 // Checkpoints from before contents were kept say only where data and tokenizer lay.
 TEST(RunContents, AreComparedByTheSettingsOfAnOldCheckpoint) {
   Config config = small_config();
+  config.run.dir = "run";
   config.data.train = {"a"};
+  config.data.sequence_length = 8;
+  config.train.global_batch_size = 2;
   CheckpointRecord old;
   Origins origins;
   for (const Setting& setting : settings()) {
@@ -126,7 +129,7 @@ TEST(RunContents, AreComparedByTheSettingsOfAnOldCheckpoint) {
   EXPECT_TRUE(changes_since(old, "record.json", config, small_contents()).empty());
   config.data.train = {"b"};
   EXPECT_EQ(changes_since(old, "record.json", config, small_contents()),
-            std::vector<std::string>{"data.train: [a] in the checkpoint, [b] now"});
+            std::vector<std::string>{"data.train: [\"a\"] in the checkpoint, [\"b\"] now"});
 }
 
 }  // namespace
