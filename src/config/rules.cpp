@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "config/idle_settings.h"
 #include "config/layer_overrides.h"
 #include "config/layer_set.h"
 #include "config/moe_layers.h"
@@ -910,6 +911,21 @@ void check_rules(const Config& config, ConfigUse use) {
 
 void check_rules_of_world(const Config& config, int64_t num_ranks) {
   throw_lines(broken_rules_of_world(config, num_ranks));
+}
+
+std::set<std::string> names_of_idle_settings(const Config& config) {
+  std::set<std::string> names;
+  for (const Idle& idle : idle_settings(config)) {
+    for (const Setting& setting : settings()) {
+      const bool is_listed =
+          std::any_of(idle.names.begin(), idle.names.end(),
+                      [&](std::string_view name) { return is_meant(name, setting); });
+      if (idle.is_idle && is_listed) {
+        names.insert(setting.name);
+      }
+    }
+  }
+  return names;
 }
 
 std::vector<std::string> warnings_about(const Config& config, const Origins& origins) {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "config/idle_settings.h"
 #include "config/settings.h"
 #include "hub/layer_lists.h"
 
@@ -122,6 +124,14 @@ bool is_among(const std::array<std::string_view, kCount>& names, std::string_vie
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// Settings that make no difference to the model, whatever they are.
+std::set<std::string> names_without_meaning(Config config) {
+  config.routing = {};  // acts in training only
+  std::set<std::string> names = names_of_idle_settings(config);
+  names.erase("moe.num_experts");  // where it is 0 it says so
+  return names;
+}
+
 }  // namespace
 
 SettingValues read_hf_settings(const ModelFamily& family, HfConfig& fields) {
@@ -210,10 +220,10 @@ std::vector<std::string> not_expressed(const ModelFamily& family, const Config& 
   } catch (const ConfigError& error) {
     return {error.what()};
   }
-  const bool has_experts = config.moe.num_experts > 0;
+  const std::set<std::string> idle = names_without_meaning(config);
   for (const Setting& setting : settings()) {
     if (!decides_the_model(setting.name) || is_among(kLayerLists, setting.name) ||
-        (setting.section == "moe" && !has_experts && setting.name != "moe.num_experts")) {
+        idle.contains(setting.name)) {
       continue;
     }
     const std::string wanted = setting.print(config);

@@ -266,5 +266,18 @@ TEST(HfSettings, SayWhatAFamilyCannotExpress) {
   EXPECT_EQ(not_expressed(*find_family_by_type("qwen3_moe"), config), std::vector<std::string>{});
 }
 
+TEST(HfSettings, DoNotMindSettingsWithoutAMeaning) {
+  Config config = config_from(read_json(golden_directory("mixtral") / "config.json"));
+  const ModelFamily& mixtral = *find_family_by_type("mixtral");
+  config.model.ffn_hidden_size = 48;  // no layer is dense
+  config.rope.type = RopeType::kDefault;
+  config.rope.factor = 4;
+  EXPECT_EQ(not_expressed(mixtral, config), std::vector<std::string>{});
+  // In training alone sinkhorn takes the place of the scores.
+  config.routing.method = RoutingMethod::kSinkhorn;
+  config.moe.score_function = ScoreFunction::kSigmoid;
+  EXPECT_FALSE(not_expressed(mixtral, config).empty());
+}
+
 }  // namespace
 }  // namespace switchyard
