@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/shape.h"
+#include "ops/deferred_gradients.h"
 #include "ops/float_types.h"
 #include "ops/grouped_gemm.h"
 #include "ops/kernel_types.h"
@@ -52,7 +53,9 @@ struct DenseLinear : torch::autograd::Function<DenseLinear> {
       results[0] = matrix_product(grad, saved[1]);
     }
     if (ctx->needs_input_grad(1)) {
-      results[1] = matrix_product(grad.t(), saved[0]);
+      results[1] = now_or_later({saved[1]}, [grad, input = saved[0]] {
+        return variable_list{matrix_product(grad.t(), input)};
+      })[0];
     }
     return results;
   }

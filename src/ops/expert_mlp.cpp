@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/shape.h"
+#include "ops/deferred_gradients.h"
 #include "ops/expert_rows.h"
 #include "ops/float_types.h"
 #include "ops/grouped_gemm.h"
@@ -314,6 +315,31 @@ void add_products(const at::Tensor& left, const at::Tensor& right,
   });
 }
 
+// For each expert left^T x right, like `weight`.
+struct WeightProduct {
+  at::Tensor left;    // [received, m]
+  at::Tensor right;   // [received, n]
+  at::Tensor weight;  // [num_experts, m, n] or undefined: not wanted
+};
+
+// [num_experts, m, n] of each, undefined where it is not wanted. All are made side by side.
+variable_list weight_gradients_of(const std::vector<WeightProduct>& wanted,
+                                  const std::vector<int64_t>& rows_per_expert) {
+  variable_list results(wanted.size());
+  visit_kernels(wanted[0].left.scalar_type(), [&](const auto& kernels) {
+    using T = Value<decltype(kernels)>;
+    std::vector<MatrixProduct<T>> products;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (wanted[i].weight.defined()) {
+        results[i] = at::empty_like(wanted[i].weight);
+        add_products(wanted[i].left, wanted[i].right, rows_per_expert, results[i], products);
+      }
+    }
+    multiply_all(kernels, std::move(products));
+  });
+  return results;
+}
+
 std::optional<at::Tensor> given(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor.contiguous()) : std::nullopt;
 }
@@ -355,20 +381,12 @@ struct ExpertMlp : torch::autograd::Function<ExpertMlp> {
     const at::Tensor grad = grads[0].contiguous();
     const RowGradients gradients =
         row_gradients_of(grad, saved[6], inputs, shape, ctx->needs_input_grad(0));
-    at::Tensor grad_up_weight;
-    at::Tensor grad_down_weight;
-    visit_kernels(grad.scalar_type(), [&](const auto& kernels) {
-      using T = Value<decltype(kernels)>;
-      std::vector<MatrixProduct<T>> products;
-      if (ctx->needs_input_grad(1)) {
-        grad_up_weight = at::empty_like(inputs.up_weight);
-        add_products(gradients.up, inputs.rows, shape.rows_per_expert, grad_up_weight, products);
-      }
-      if (ctx->needs_input_grad(2)) {
-        grad_down_weight = at::empty_like(inputs.down_weight);
-        add_products(grad, gradients.activated, shape.rows_per_expert, grad_down_weight, products);
-      }
-      multiply_all(kernels, std::move(products));
+    const at::Tensor up_weight = ctx->needs_input_grad(1) ? inputs.up_weight : at::Tensor();
+    const at::Tensor down_weight = ctx->needs_input_grad(2) ? inputs.down_weight : at::Tensor();
+    const variable_list grad_weights = now_or_later({up_weight, down_weight}, [=] {
+      return weight_gradients_of(
+          {{gradients.up, inputs.rows, up_weight}, {grad, gradients.activated, down_weight}},
+          shape.rows_per_expert);
     });
     at::Tensor grad_up_bias;
     at::Tensor grad_down_bias;
@@ -380,8 +398,8 @@ struct ExpertMlp : torch::autograd::Function<ExpertMlp> {
       grad_down_bias = bias_gradient_of(grad, inputs.down_bias, shape.first_biased_column,
                                         inputs.weights, shape.rows_per_expert);
     }
-    return {gradients.rows, grad_up_weight, grad_down_weight, gradients.weights,
-            grad_up_bias,   grad_down_bias, at::Tensor()};
+    return {gradients.rows, grad_weights[0], grad_weights[1], gradients.weights,
+            grad_up_bias,   grad_down_bias,  at::Tensor()};
   }
 };
 
