@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -210,8 +211,25 @@ void Call::verify_rows(const CallContent& content) {
   }
 }
 
+void Call::start_in_background(std::function<void()> work) {
+  began_ = Clock::now();
+  waited_before_ = ledger_.seconds();
+  ended_ = std::async(std::launch::async, [work = std::move(work)] {
+    work();
+    return Clock::now();
+  });
+}
+
+void Call::finish_in_background() {
+  const Clock::time_point needed = Clock::now();
+  Clock::time_point ended;
+  timed([&] { ended = ended_.get(); });
+  const auto meanwhile = std::chrono::duration<double>(std::min(ended, needed) - began_).count();
+  hidden_seconds_ = std::max(0.0, meanwhile - (ledger_.seconds() - waited_before_));
+}
+
 void Call::record() const {
-  ledger_.record(site_, collective_, members_.name, bytes_, seconds_);
+  ledger_.record(site_, collective_, members_.name, bytes_, seconds_, hidden_seconds_);
 }
 
 // What is known of a rank that said nothing; and, where it waits in a call of another group, of

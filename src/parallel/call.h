@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -73,14 +75,21 @@ class Call {
   template <class Work>
   void timed(const Work& work) {
     const Whereabouts::InCall here(ledger_.whereabouts(), place());
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     work();
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
   }
+  // Runs `work` from now on, on a thread of its own.
+  void start_in_background(std::function<void()> work);
+  // Returns when that has ended, or throws what it threw. What it took until now counts as hidden,
+  // without the time in which this rank waited for other calls.
+  void finish_in_background();
   // Writes the ledger.
   void record() const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   std::vector<Parcel> parcels(const Parts& parts, std::string_view topic) const;
   std::unique_ptr<Exchange> start(const Parts& sends, const Parts& receives,
                                   std::string_view topic);
@@ -101,6 +110,11 @@ class Call {
   FirstExchange next_exchange_;
   int64_t bytes_ = 0;
   double seconds_ = 0;
+  double hidden_seconds_ = 0;
+  // In the background: when it began, what the ledger's seconds were then, and when it ended.
+  Clock::time_point began_;
+  double waited_before_ = 0;
+  std::future<Clock::time_point> ended_;
 };
 
 }  // namespace switchyard

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "parallel/turns.h"
 
 namespace switchyard {
 namespace {
@@ -60,11 +61,16 @@ at::Tensor perform(const Action& action, const at::Tensor& value, const Group& g
   return {};
 }
 
-void save_group(AutogradContext* context, const Group& group, const Site& site) {
+// The group and the sites of a collective, for its gradient.
+void save_group(AutogradContext* context, const Group& group, const std::vector<Site>& sites) {
+  std::vector<int64_t> numbers;
+  for (const Site& site : sites) {
+    numbers.push_back(reinterpret_cast<int64_t>(site.name.data()));
+    numbers.push_back(static_cast<int64_t>(site.name.size()));
+    numbers.push_back(static_cast<int64_t>(site.purpose));
+  }
   context->saved_data["group"] = reinterpret_cast<int64_t>(&group);
-  context->saved_data["site"] = reinterpret_cast<int64_t>(site.name.data());
-  context->saved_data["site_length"] = static_cast<int64_t>(site.name.size());
-  context->saved_data["purpose"] = static_cast<int64_t>(site.purpose);
+  context->saved_data["sites"] = std::move(numbers);
   context->saved_data["layer"] = group.ledger().position().layer;
 }
 
@@ -72,20 +78,24 @@ const Group& saved_group(AutogradContext* context) {
   return *reinterpret_cast<const Group*>(context->saved_data["group"].toInt());
 }
 
-Site saved_site(AutogradContext* context) {
-  const auto* name = reinterpret_cast<const char*>(context->saved_data["site"].toInt());
-  const auto length = static_cast<size_t>(context->saved_data["site_length"].toInt());
-  return {{name, length},
-          static_cast<Purpose>(context->saved_data["purpose"].toInt()),
-          /*is_backward=*/true,
-          context->saved_data["layer"].toInt()};
+std::vector<Site> saved_sites(AutogradContext* context) {
+  const std::vector<int64_t> numbers = context->saved_data["sites"].toIntVector();
+  std::vector<Site> sites;
+  for (size_t i = 0; i < numbers.size(); i += 3) {
+    sites.push_back(
+        {{reinterpret_cast<const char*>(numbers[i]), static_cast<size_t>(numbers[i + 1])},
+         static_cast<Purpose>(numbers[i + 2]),
+         /*is_backward=*/true,
+         context->saved_data["layer"].toInt()});
+  }
+  return sites;
 }
 
 struct ConvertFunction : torch::autograd::Function<ConvertFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& value,
                             const Action& forward_action, const Action& backward_action,
                             const Group& group, const Site& site) {
-    save_group(context, group, site);
+    save_group(context, group, {site});
     context->saved_data["step"] = static_cast<int64_t>(backward_action.step);
     context->saved_data["dim"] = backward_action.dim;
     context->saved_data["full"] = backward_action.full;
@@ -94,26 +104,7 @@ struct ConvertFunction : torch::autograd::Function<ConvertFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const Action action{static_cast<Step>(context->saved_data["step"].toInt()),
                         context->saved_data["dim"].toInt(), context->saved_data["full"].toInt()};
-    return {
-        perform(action, gradients[0], saved_group(context), saved_site(context)), {}, {}, {}, {}};
-  }
-};
-
-struct ExchangeFunction : torch::autograd::Function<ExchangeFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
-                            const std::vector<int64_t>& send_counts,
-                            const std::vector<int64_t>& receive_counts, const Group& group,
-                            const Site& site) {
-    save_group(context, group, site);
-    context->saved_data["send"] = send_counts;
-    context->saved_data["receive"] = receive_counts;
-    return group.all_to_all(rows, send_counts, receive_counts, site);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto sent = context->saved_data["send"].toIntVector();
-    const auto received = context->saved_data["receive"].toIntVector();
-    return {saved_group(context).all_to_all(gradients[0].contiguous(), received, sent,
-                                            saved_site(context)),
+    return {perform(action, gradients[0], saved_group(context), saved_sites(context)[0]),
             {},
             {},
             {},
@@ -121,28 +112,194 @@ struct ExchangeFunction : torch::autograd::Function<ExchangeFunction> {
   }
 };
 
-template <bool is_gather>
-struct RowsFunction : torch::autograd::Function<RowsFunction<is_gather>> {
-  static at::Tensor run(bool gather, const at::Tensor& rows, const std::vector<int64_t>& counts,
-                        const Group& group, const Site& site) {
-    return gather ? group.all_gather_rows(rows, counts, site)
-                  : group.reduce_scatter_rows(rows, counts, site);
+// How rows travel. An exchange has counts to send and to receive, the others those of all ranks.
+struct RowMove {
+  enum class Kind { kExchange, kGather, kReduceScatter };
+  Kind kind;
+  std::vector<int64_t> counts;
+  std::vector<int64_t> receive_counts = {};
+
+  // The way of the gradient.
+  RowMove reversed() const {
+    switch (kind) {
+      case Kind::kExchange:
+        return {kind, receive_counts, counts};
+      case Kind::kGather:
+        return {Kind::kReduceScatter, counts};
+      case Kind::kReduceScatter:
+        return {Kind::kGather, counts};
+    }
+    return {};
   }
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
-                            const std::vector<int64_t>& counts, const Group& group,
-                            const Site& site) {
-    save_group(context, group, site);
-    context->saved_data["counts"] = counts;
-    return run(is_gather, rows, counts, group, site);
+
+  at::Tensor run(const Group& group, const at::Tensor& rows, const Site& site) const {
+    switch (kind) {
+      case Kind::kExchange:
+        return group.all_to_all(rows, counts, receive_counts, site);
+      case Kind::kGather:
+        return group.all_gather_rows(rows, counts, site);
+      case Kind::kReduceScatter:
+        return group.reduce_scatter_rows(rows, counts, site);
+    }
+    return {};
   }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    return {run(!is_gather, gradients[0].contiguous(), context->saved_data["counts"].toIntVector(),
-                saved_group(context), saved_site(context)),
-            {},
-            {},
-            {}};
+
+  PendingRows start(const Group& group, const at::Tensor& rows, const Site& site) const {
+    switch (kind) {
+      case Kind::kExchange:
+        return group.start_all_to_all(rows, counts, receive_counts, site);
+      case Kind::kGather:
+        return group.start_all_gather_rows(rows, counts, site);
+      case Kind::kReduceScatter:
+        return group.start_reduce_scatter_rows(rows, counts, site);
+    }
+    return {};
   }
 };
+
+bool may_give_way(const Site& site) {
+  return site.purpose == Purpose::kDispatch || site.purpose == Purpose::kCombine;
+}
+
+// Undefined rows stay.
+std::vector<PendingRows> start(const RowMove& way, const variable_list& rows, const Group& group,
+                               const std::vector<Site>& sites) {
+  std::vector<PendingRows> travelling(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].defined()) {
+      travelling[i] = way.start(group, rows[i], sites[i]);
+    }
+  }
+  return travelling;
+}
+
+variable_list finish(std::vector<PendingRows> travelling, const Site& site) {
+  if (may_give_way(site)) {
+    Turns::give_way();
+  }
+  variable_list rows;
+  for (PendingRows& one : travelling) {
+    rows.push_back(one.wait());
+  }
+  return rows;
+}
+
+variable_list move(const RowMove& way, const variable_list& rows, const Group& group,
+                   const std::vector<Site>& sites) {
+  if (may_give_way(sites[0]) && Turns::are_taken()) {
+    return finish(start(way, rows, group, sites), sites[0]);
+  }
+  variable_list moved(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    moved[i] = rows[i].defined() ? way.run(group, rows[i], sites[i]) : at::Tensor();
+  }
+  return moved;
+}
+
+void save_move(AutogradContext* context, const RowMove& way) {
+  context->saved_data["kind"] = static_cast<int64_t>(way.kind);
+  context->saved_data["counts"] = way.counts;
+  context->saved_data["receive_counts"] = way.receive_counts;
+}
+
+RowMove saved_move(AutogradContext* context) {
+  return {static_cast<RowMove::Kind>(context->saved_data["kind"].toInt()),
+          context->saved_data["counts"].toIntVector(),
+          context->saved_data["receive_counts"].toIntVector()};
+}
+
+variable_list wanted(const AutogradContext* context, const variable_list& gradients) {
+  variable_list result;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    result.push_back(context->needs_input_grad(i) ? gradients[i].contiguous() : at::Tensor());
+  }
+  return result;
+}
+
+struct MoveFunction : torch::autograd::Function<MoveFunction> {
+  static variable_list forward(AutogradContext* context, at::TensorList rows, const RowMove& way,
+                               const Group& group, const std::vector<Site>& sites) {
+    save_group(context, group, sites);
+    save_move(context, way.reversed());
+    return move(way, rows.vec(), group, sites);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    variable_list results = move(saved_move(context), wanted(context, gradients),
+                                 saved_group(context), saved_sites(context));
+    results.resize(results.size() + 3);  // the other arguments of forward()
+    return results;
+  }
+};
+
+variable_list move_rows(const variable_list& rows, const RowMove& way, const Group& group,
+                        const std::vector<Site>& sites) {
+  return group.size() == 1 ? rows : MoveFunction::apply(at::TensorList(rows), way, group, sites);
+}
+
+// A move in two steps, and what travels now: rows, or their gradients on the way back.
+struct Transfers : torch::CustomClassHolder {
+  Transfers(const RowMove& rows_way, const Group& rows_group, const Site& rows_site)
+      : way(rows_way),
+        group(rows_group),
+        site(rows_site),
+        site_back{rows_site.name, rows_site.purpose, /*is_backward=*/true,
+                  rows_group.ledger().position().layer} {}
+
+  const RowMove way;
+  const Group& group;
+  const Site site;
+  const Site site_back;
+  std::vector<PendingRows> travelling = {};
+};
+using TransfersPointer = c10::intrusive_ptr<Transfers>;
+
+void save_transfers(AutogradContext* context, const TransfersPointer& transfers) {
+  context->saved_data["transfers"] = c10::IValue::make_capsule(transfers);
+}
+
+Transfers& saved_transfers(AutogradContext* context) {
+  return static_cast<Transfers&>(*context->saved_data["transfers"].toCapsule());
+}
+
+// Forward it starts the transfer of the rows and returns where they will be; backward it waits for
+// that of their gradients, which FinishFunction has started.
+struct StartFunction : torch::autograd::Function<StartFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
+                            const TransfersPointer& transfers) {
+    save_transfers(context, transfers);
+    transfers->travelling = start(transfers->way, {rows}, transfers->group, {transfers->site});
+    return transfers->travelling[0].rows;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list&) {
+    Transfers& transfers = saved_transfers(context);
+    return {finish(std::exchange(transfers.travelling, {}), transfers.site_back)[0], {}};
+  }
+};
+
+struct FinishFunction : torch::autograd::Function<FinishFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
+                            const TransfersPointer& transfers) {
+    save_transfers(context, transfers);
+    finish(std::exchange(transfers->travelling, {}), transfers->site);
+    return rows.view_as(rows);
+  }
+  // Returns what StartFunction has no use for.
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    Transfers& transfers = saved_transfers(context);
+    transfers.travelling = start(transfers.way.reversed(), {gradients[0].contiguous()},
+                                 transfers.group, {transfers.site_back});
+    return {gradients[0], {}};
+  }
+};
+
+RowsUnderWay start_rows(const at::Tensor& rows, const RowMove& way, const Group& group,
+                        const Site& site) {
+  if (group.size() == 1) {
+    return {rows};
+  }
+  const auto transfers = c10::make_intrusive<Transfers>(way, group, site);
+  return {StartFunction::apply(rows, transfers), transfers};
+}
 
 const Conversion* find_conversion(PlacementKind from, PlacementKind to) {
   for (const Conversion& conversion : kConversions) {
@@ -209,22 +366,52 @@ Placed convert(const Placed& value, const Placement& to, const Group& group, con
           to};
 }
 
+std::vector<at::Tensor> exchange_rows(const std::vector<at::Tensor>& rows,
+                                      const std::vector<int64_t>& send_counts,
+                                      const std::vector<int64_t>& receive_counts,
+                                      const Group& group, const std::vector<Site>& sites) {
+  return move_rows(rows, {RowMove::Kind::kExchange, send_counts, receive_counts}, group, sites);
+}
+
 at::Tensor exchange_rows(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
                          const std::vector<int64_t>& receive_counts, const Group& group,
                          const Site& site) {
-  return group.size() == 1
-             ? rows
-             : ExchangeFunction::apply(rows, send_counts, receive_counts, group, site);
+  return exchange_rows(variable_list{rows}, send_counts, receive_counts, group, {site})[0];
+}
+
+RowsUnderWay start_exchange_rows(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
+                                 const std::vector<int64_t>& receive_counts, const Group& group,
+                                 const Site& site) {
+  return start_rows(rows, {RowMove::Kind::kExchange, send_counts, receive_counts}, group, site);
+}
+
+RowsUnderWay start_reduce_scatter_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
+                                       const Group& group, const Site& site) {
+  return start_rows(rows, {RowMove::Kind::kReduceScatter, counts}, group, site);
+}
+
+at::Tensor finish_rows(const RowsUnderWay& rows) {
+  if (rows.transfers == nullptr) {
+    return rows.rows;
+  }
+  return FinishFunction::apply(rows.rows,
+                               c10::static_intrusive_pointer_cast<Transfers>(rows.transfers));
+}
+
+std::vector<at::Tensor> gather_rows(const std::vector<at::Tensor>& rows,
+                                    const std::vector<int64_t>& counts, const Group& group,
+                                    const std::vector<Site>& sites) {
+  return move_rows(rows, {RowMove::Kind::kGather, counts}, group, sites);
 }
 
 at::Tensor gather_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
                        const Group& group, const Site& site) {
-  return group.size() == 1 ? rows : RowsFunction<true>::apply(rows, counts, group, site);
+  return gather_rows(variable_list{rows}, counts, group, {site})[0];
 }
 
 at::Tensor reduce_scatter_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
                                const Group& group, const Site& site) {
-  return group.size() == 1 ? rows : RowsFunction<false>::apply(rows, counts, group, site);
+  return move_rows({rows}, {RowMove::Kind::kReduceScatter, counts}, group, {site})[0];
 }
 
 }  // namespace switchyard

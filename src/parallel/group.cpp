@@ -1,7 +1,6 @@
 #include "parallel/group.h"
 
 #include <algorithm>
-#include <future>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -201,15 +200,15 @@ std::vector<int64_t> Group::shard_sizes(int64_t full) const {
 }
 
 PendingCollective Group::start_all_reduce(at::Tensor values, const Site& site, ReduceOp op) const {
-  return reduce(values, site, op, /*in_background=*/true);
+  return reduce(values, site, op, Goes::kInBackground);
 }
 
 void Group::all_reduce(at::Tensor values, const Site& site, ReduceOp op) const {
-  reduce(values, site, op, /*in_background=*/false).wait();
+  reduce(values, site, op, Goes::kNow).wait();
 }
 
 PendingCollective Group::reduce(const at::Tensor& values, const Site& site, ReduceOp op,
-                                bool in_background) const {
+                                Goes goes) const {
   check_in_place(values, site, "all_reduce");
   if (!communicates(site)) {
     return {};
@@ -217,7 +216,7 @@ PendingCollective Group::reduce(const at::Tensor& values, const Site& site, Redu
   const at::Tensor flat = values.detach().view({-1});
   const auto bytes = static_cast<int64_t>(flat.nbytes());
   return bytes * (size() - 1) <= kDirectBytes ? reduce_directly(flat, site, op)
-                                              : reduce_in_two_steps(flat, site, op, in_background);
+                                              : reduce_in_two_steps(flat, site, op, goes);
 }
 
 PendingCollective Group::reduce_directly(const at::Tensor& flat, const Site& site,
@@ -236,23 +235,31 @@ PendingCollective Group::reduce_directly(const at::Tensor& flat, const Site& sit
   });
 }
 
+PendingCollective Group::perform(const std::shared_ptr<Call>& call,
+                                 const std::function<void()>& work, Goes goes) {
+  if (goes == Goes::kInBackground) {
+    call->start_in_background(work);
+  }
+  return PendingCollective([=] {
+    if (goes == Goes::kInBackground) {
+      call->finish_in_background();
+    } else {
+      call->timed(work);
+    }
+    call->record();
+  });
+}
+
 PendingCollective Group::reduce_in_two_steps(const at::Tensor& flat, const Site& site, ReduceOp op,
-                                             bool in_background) const {
+                                             Goes goes) const {
   const Parts pieces = cut(flat, 0, shard_sizes(flat.numel()));
   const auto sums = std::make_shared<ScatteredSum>(pieces, pieces[own()], own(), op);
   const auto call = begin("all_reduce", site, sums->num_chunks() + 1, content_of(flat, op));
-  const auto work = [=, own = own()] {
-    sums->run(*call);
-    call->run(Parts(pieces.size(), pieces[own]), pieces);
+  const auto work = [=, &call = *call, own = own()] {
+    sums->run(call);
+    call.run(Parts(pieces.size(), pieces[own]), pieces);
   };
-  std::shared_future<void> done;
-  if (in_background) {
-    done = std::async(std::launch::async, work).share();
-  }
-  return PendingCollective([=] {
-    call->timed([&] { done.valid() ? done.get() : work(); });
-    call->record();
-  });
+  return perform(call, work, goes);
 }
 
 at::Tensor Group::gather(const at::Tensor& local, int64_t dim, const std::vector<int64_t>& sizes,
@@ -288,34 +295,46 @@ at::Tensor Group::gather(const at::Tensor& local, int64_t dim, const std::vector
   return in_place ? result : at::cat(parts, dim);
 }
 
-at::Tensor Group::sum_and_cut(const at::Tensor& values, int64_t dim,
-                              const std::vector<int64_t>& sizes, const Site& site) const {
+PendingRows Group::sum_and_cut(const at::Tensor& values, int64_t dim,
+                               const std::vector<int64_t>& sizes, const Site& site,
+                               Goes goes) const {
   refuse_gradient(values, site);
   check<ShapeError>(values.size(dim) == sum(sizes),
                     "{}: {} of dim {} to share, counts add up to {}", site.name, values.size(dim),
                     dim, sum(sizes));
   if (size() == 1) {
-    return values;
+    return {values};
   }
   Parts pieces = cut(values, dim, sizes);
   if (!communicates(site)) {
-    return pieces[own()].contiguous();
+    return {pieces[own()].contiguous()};
   }
   at::Tensor result = at::empty(with_size(values, dim, sizes[own()]), values.options());
   for (at::Tensor& piece : pieces) {
     piece = piece.contiguous().view({-1});
   }
-  ScatteredSum sums(pieces, result.view({-1}), own(), ReduceOp::kSum);
+  const auto sums =
+      std::make_shared<ScatteredSum>(pieces, result.view({-1}), own(), ReduceOp::kSum);
   const auto call =
-      begin("reduce_scatter", site, sums.num_chunks(), content_of(values, dim, sizes));
-  call->timed([&] { sums.run(*call); });
-  call->record();
-  return result;
+      begin("reduce_scatter", site, sums->num_chunks(), content_of(values, dim, sizes));
+  return {std::move(result), perform(
+                                 call, [=, &call = *call] { sums->run(call); }, goes)};
 }
 
 at::Tensor Group::all_gather(const at::Tensor& local, int64_t dim, int64_t full,
                              const Site& site) const {
   return gather(local, at::maybe_wrap_dim(dim, local.dim()), shard_sizes(full), site);
+}
+
+PendingRows Group::start_all_gather_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
+                                         const Site& site) const {
+  check_counts(counts, size(), site);
+  if (size() == 1) {
+    return {rows};
+  }
+  const at::Tensor result = at::empty(with_size(rows, 0, sum(counts)), rows.options());
+  PendingCollective pending = start_all_gather_rows(rows, counts, result, site);
+  return {result, std::move(pending)};
 }
 
 at::Tensor Group::all_gather_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
@@ -344,27 +363,44 @@ PendingCollective Group::start_all_gather_rows(const at::Tensor& rows,
     return {};
   }
   const auto call = begin("all_gather", site, 1, content_of(rows, 0, counts));
-  std::shared_ptr<Call::Exchange> exchange;
-  call->timed([&] { exchange = call->start(Parts(parts.size(), parts[own()]), parts); });
-  return PendingCollective([=] {
-    call->timed([&] { call->wait(*exchange); });
-    call->record();
-  });
+  const auto work = [=, &call = *call, own = own()] {
+    call.run(Parts(parts.size(), parts[own]), parts);
+  };
+  return perform(call, work, Goes::kInBackground);
 }
 
 at::Tensor Group::reduce_scatter(const at::Tensor& values, int64_t dim, const Site& site) const {
   const int64_t wrapped = at::maybe_wrap_dim(dim, values.dim());
-  return sum_and_cut(values, wrapped, shard_sizes(values.size(wrapped)), site);
+  return sum_and_cut(values, wrapped, shard_sizes(values.size(wrapped)), site, Goes::kNow).wait();
+}
+
+PendingRows Group::start_reduce_scatter_rows(const at::Tensor& rows,
+                                             const std::vector<int64_t>& counts,
+                                             const Site& site) const {
+  check_counts(counts, size(), site);
+  return sum_and_cut(rows, 0, counts, site, Goes::kInBackground);
 }
 
 at::Tensor Group::reduce_scatter_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
                                       const Site& site) const {
   check_counts(counts, size(), site);
-  return sum_and_cut(rows, 0, counts, site);
+  return sum_and_cut(rows, 0, counts, site, Goes::kNow).wait();
+}
+
+PendingRows Group::start_all_to_all(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
+                                    const std::vector<int64_t>& receive_counts,
+                                    const Site& site) const {
+  return exchange(rows, send_counts, receive_counts, site, Goes::kInBackground);
 }
 
 at::Tensor Group::all_to_all(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
                              const std::vector<int64_t>& receive_counts, const Site& site) const {
+  return exchange(rows, send_counts, receive_counts, site, Goes::kNow).wait();
+}
+
+PendingRows Group::exchange(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
+                            const std::vector<int64_t>& receive_counts, const Site& site,
+                            Goes goes) const {
   refuse_gradient(rows, site);
   check_counts(send_counts, size(), site);
   check_counts(receive_counts, size(), site);
@@ -374,7 +410,7 @@ at::Tensor Group::all_to_all(const at::Tensor& rows, const std::vector<int64_t>&
                     "{}: this rank sends itself {} rows and expects {}", site.name,
                     send_counts[own()], receive_counts[own()]);
   if (size() == 1) {
-    return rows;
+    return {rows};
   }
   const bool is_removed = !communicates(site);
   const auto sizes = with_size(rows, 0, sum(receive_counts));
@@ -383,17 +419,17 @@ at::Tensor Group::all_to_all(const at::Tensor& rows, const std::vector<int64_t>&
   const Parts sends = cut(rows.contiguous(), 0, send_counts);
   const Parts receives = cut(received, 0, receive_counts);
   receives[own()].copy_(sends[own()]);
-  if (!is_removed) {
-    const auto call = begin("all_to_all", site, 1,
-                            {.dtype = rows.scalar_type(),
-                             .sizes = with_size(rows, 0, -1),
-                             .detail = {},
-                             .sends = send_counts,
-                             .receives = receive_counts});
-    call->timed([&] { call->run(sends, receives); });
-    call->record();
+  if (is_removed) {
+    return {std::move(received)};
   }
-  return received;
+  const auto call = begin("all_to_all", site, 1,
+                          {.dtype = rows.scalar_type(),
+                           .sizes = with_size(rows, 0, -1),
+                           .detail = {},
+                           .sends = send_counts,
+                           .receives = receive_counts});
+  return {std::move(received), perform(
+                                   call, [=, &call = *call] { call.run(sends, receives); }, goes)};
 }
 
 PendingCollective Group::start_shift(const at::Tensor& rows, at::Tensor received,

@@ -34,6 +34,17 @@ class PendingCollective {
   std::function<void()> finish_;
 };
 
+// Rows on their way: `rows` may be read when wait() has returned them.
+struct PendingRows {
+  at::Tensor rows;
+  PendingCollective pending = {};
+
+  at::Tensor wait() {
+    pending.wait();
+    return rows;
+  }
+};
+
 // A set of ranks that communicate, seen from one of them. Every method is collective over the group
 // except rank(), size(), members(), name() and the transfers from one member to another: all
 // members must call it, in the same order, one thread of each. A group of one rank copies nothing.
@@ -80,6 +91,11 @@ class Group {
   // holds receive_counts[0] rows from rank 0, then those from rank 1. Counts may be zero.
   at::Tensor all_to_all(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
                         const std::vector<int64_t>& receive_counts, const Site& site) const;
+  // Started, it goes on by itself while the caller computes, and `rows` must be left alone.
+  [[nodiscard]] PendingRows start_all_to_all(const at::Tensor& rows,
+                                             const std::vector<int64_t>& send_counts,
+                                             const std::vector<int64_t>& receive_counts,
+                                             const Site& site) const;
 
   // A step around the ring: `rows` go to the next member, and `received` gets those of the member
   // before. Both contiguous; the member before sends as many rows as `received` has. Both must be
@@ -93,6 +109,13 @@ class Group {
                              const Site& site) const;
   at::Tensor reduce_scatter_rows(const at::Tensor& rows, const std::vector<int64_t>& counts,
                                  const Site& site) const;
+  // Started, they go on by themselves while the caller computes, and `rows` must be left alone.
+  [[nodiscard]] PendingRows start_all_gather_rows(const at::Tensor& rows,
+                                                  const std::vector<int64_t>& counts,
+                                                  const Site& site) const;
+  [[nodiscard]] PendingRows start_reduce_scatter_rows(const at::Tensor& rows,
+                                                      const std::vector<int64_t>& counts,
+                                                      const Site& site) const;
 
   // As all_gather_rows, into `result`, contiguous, of as many rows as the counts add up to. It goes
   // on by itself while the caller computes; `result` must be left alone until wait() returns.
@@ -126,17 +149,25 @@ class Group {
   std::shared_ptr<Call> begin(std::string_view collective, const Site& site, int64_t num_exchanges,
                               const CallContent& content) const;
 
+  // Whether who started a collective goes on meanwhile: if not, it is made in wait().
+  enum class Goes { kNow, kInBackground };
+
   PendingCollective start_transfer(const at::Tensor& values, int64_t other, bool is_send,
                                    const Site& site) const;
   PendingCollective reduce(const at::Tensor& values, const Site& site, ReduceOp op,
-                           bool in_background) const;
+                           Goes goes) const;
   PendingCollective reduce_directly(const at::Tensor& flat, const Site& site, ReduceOp op) const;
   PendingCollective reduce_in_two_steps(const at::Tensor& flat, const Site& site, ReduceOp op,
-                                        bool in_background) const;
+                                        Goes goes) const;
   at::Tensor gather(const at::Tensor& local, int64_t dim, const std::vector<int64_t>& sizes,
                     const Site& site) const;
-  at::Tensor sum_and_cut(const at::Tensor& values, int64_t dim, const std::vector<int64_t>& sizes,
-                         const Site& site) const;
+  PendingRows sum_and_cut(const at::Tensor& values, int64_t dim, const std::vector<int64_t>& sizes,
+                          const Site& site, Goes goes) const;
+  PendingRows exchange(const at::Tensor& rows, const std::vector<int64_t>& send_counts,
+                       const std::vector<int64_t>& receive_counts, const Site& site,
+                       Goes goes) const;
+  static PendingCollective perform(const std::shared_ptr<Call>& call,
+                                   const std::function<void()>& work, Goes goes);
 
   GroupMembers members_;
   std::shared_ptr<Transport> transport_;

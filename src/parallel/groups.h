@@ -6,16 +6,28 @@
 
 #include "parallel/group.h"
 #include "parallel/mesh.h"
+#include "parallel/slow_link.h"
 #include "parallel/watchman.h"
 
 namespace switchyard {
+
+// Groups whose transfers are made slower, to try out a slower network.
+struct SlowGroups {
+  std::vector<GroupName> names = {};
+  LinkSpeed speed = {};  // of one link that they share
+};
+
+// What the settings slow_link, link_latency_us and link_gb_per_s ask for. Throws ConfigError for a
+// group that there is not.
+SlowGroups slow_groups(const ParallelConfig& parallel);
 
 // All groups of one rank, with its mesh and its ledger. Passed to whoever communicates; never
 // global, so that the ranks of a test can be threads of one process.
 class Groups {
  public:
   // `transport` connects the world; null for a world of one rank. Not collective.
-  Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport, bool verify_calls = false);
+  Groups(Mesh mesh, int64_t rank, std::shared_ptr<Transport> transport, bool verify_calls = false,
+         const SlowGroups& slow = {});
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
 

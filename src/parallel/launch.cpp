@@ -228,7 +228,7 @@ std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const Mesh
     auto transport = make_gloo_transport(store, environment.rank, environment.world_size,
                                          is_local ? "127.0.0.1" : "", timeout);
     auto groups = std::make_unique<Groups>(std::move(mesh), environment.rank, std::move(transport),
-                                           options.verify_calls);
+                                           options.verify_calls, options.slow);
     if (shape.ranks_per_node == 0) {
       groups->set_nodes(nodes);
     }
@@ -241,7 +241,7 @@ std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const Mesh
 }
 
 void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
-               std::chrono::milliseconds timeout, bool verify_calls) {
+               std::chrono::milliseconds timeout, bool verify_calls, const SlowGroups& slow) {
   const Mesh mesh(shape);
   ignore_broken_pipes();
   raise_open_files_limit();
@@ -260,7 +260,7 @@ void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
           shape.world_size > 1
               ? make_gloo_transport(store, rank, shape.world_size, "127.0.0.1", timeout)
               : nullptr;
-      Groups groups(mesh, rank, transport, verify_calls);
+      Groups groups(mesh, rank, transport, verify_calls, slow);
       try {
         body(groups);
       } catch (...) {

@@ -51,6 +51,7 @@ struct ConnectOptions {
   std::string program = {};   // one line
   std::string settings = {};  // one per line
   bool verify_calls = false;  // see Group
+  SlowGroups slow = {};
 };
 
 // Meets the other ranks and makes all groups. Collective over the world. Throws ConfigError when
@@ -71,6 +72,6 @@ std::unique_ptr<Groups> connect(const LaunchEnvironment& environment, const Mesh
 // connect() does.
 void run_ranks(const MeshShape& shape, const std::function<void(Groups&)>& body,
                std::chrono::milliseconds timeout = std::chrono::seconds(60),
-               bool verify_calls = false);
+               bool verify_calls = false, const SlowGroups& slow = {});
 
 }  // namespace switchyard

@@ -35,7 +35,7 @@ std::string Site::full_name() const {
 }
 
 void Ledger::record(const Site& site, std::string_view collective, std::string_view group,
-                    int64_t bytes, double seconds) {
+                    int64_t bytes, double seconds, double hidden_seconds) {
   LedgerEntry& entry = entries_[fmt::format("{} {} {}", site.full_name(), collective, group)];
   if (entry.calls == 0) {
     entry.site = site.full_name();
@@ -46,6 +46,8 @@ void Ledger::record(const Site& site, std::string_view collective, std::string_v
   ++entry.calls;
   entry.bytes += bytes;
   entry.seconds += seconds;
+  entry.hidden_seconds += hidden_seconds;
+  seconds_ += seconds;
 }
 
 std::vector<LedgerEntry> Ledger::entries() const {
@@ -72,8 +74,17 @@ double Ledger::seconds(Purpose purpose) const {
   return sum;
 }
 
+double Ledger::hidden_seconds(Purpose purpose) const {
+  double sum = 0;
+  for (const auto& [key, entry] : entries_) {
+    sum += entry.purpose == purpose ? entry.hidden_seconds : 0;
+  }
+  return sum;
+}
+
 void Ledger::clear() {
   entries_.clear();
+  seconds_ = 0;
 }
 
 bool Ledger::is_removed(const Site& site) {

@@ -42,8 +42,9 @@ struct LedgerEntry {
   std::string group;
   Purpose purpose = Purpose::kControl;
   int64_t calls = 0;
-  int64_t bytes = 0;   // payload that this rank sends to other ranks
-  double seconds = 0;  // time this rank spent in or waiting for the call
+  int64_t bytes = 0;          // payload that this rank sends to other ranks
+  double seconds = 0;         // time this rank spent in or waiting for the call
+  double hidden_seconds = 0;  // time the call took beside, while the rank waited for none
 };
 
 // Every byte that leaves a rank is written here. One ledger per rank; not thread-safe.
@@ -53,12 +54,15 @@ struct LedgerEntry {
 // it would notice. Nothing but tests sets it.
 class Ledger {
  public:
+  // `hidden_seconds` is known of collectives that went on in the background, and 0 of others.
   void record(const Site& site, std::string_view collective, std::string_view group, int64_t bytes,
-              double seconds);
+              double seconds, double hidden_seconds = 0);
 
   std::vector<LedgerEntry> entries() const;  // by site, collective and group
   int64_t bytes(Purpose purpose) const;
   double seconds(Purpose purpose) const;
+  double hidden_seconds(Purpose purpose) const;
+  double seconds() const { return seconds_; }  // of all calls
   void clear();
 
   // Kept up to date by who trains and by the model; clear() leaves it.
@@ -85,6 +89,7 @@ class Ledger {
 
  private:
   std::map<std::string, LedgerEntry> entries_;
+  double seconds_ = 0;
   std::map<std::string, int64_t> scale_sites_;  // name -> how often it was asked
   std::string removed_;
   RunPosition position_;

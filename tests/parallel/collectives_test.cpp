@@ -1,9 +1,11 @@
 #include "parallel/collectives.h"
 
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -491,6 +493,86 @@ void expect_equal_to_one_rank(const Scenario& scenario) {
     EXPECT_TRUE(results_agree(without_backward, one));
     EXPECT_FALSE(gradients_agree(scenario, without_backward, one));
   }
+}
+
+// Together they come to what each comes to alone; one that needs no gradient gets none.
+TEST(ExchangeRows, TakesSeveralTensorsAtOnce) {
+  run_ranks({.world_size = 2}, [](Groups& groups) {
+    const Group& world = groups[GroupName::kWorld];
+    const auto rank = static_cast<uint64_t>(world.rank());
+    const Counts counts = {1, 2};
+    const Counts received(2, world.rank() + 1);
+    const auto leaves = [&] {
+      return Tensors{random_values(rank, {3, kWidth}).requires_grad_(true),
+                     random_values(rank + 7, {3}).to(at::kFloat),
+                     random_values(rank + 9, {3}).requires_grad_(true)};
+    };
+    const std::vector<Site> sites = {{"first"}, {"second"}, {"third"}};
+    const Tensors together = leaves();
+    const Tensors arrived = exchange_rows(together, counts, received, world, sites);
+    (arrived[0].pow(2).sum() + arrived[2].pow(3).sum()).backward();
+    const Tensors alone = leaves();
+    for (size_t i = 0; i < alone.size(); ++i) {
+      const at::Tensor own = exchange_rows(alone[i], counts, received, world, sites[i]);
+      EXPECT_TRUE(arrived[i].equal(own));
+      if (alone[i].requires_grad()) {
+        own.pow(i == 0 ? 2 : 3).sum().backward();
+        EXPECT_TRUE(together[i].grad().equal(alone[i].grad()));
+      }
+    }
+    EXPECT_FALSE(together[1].grad().defined());
+  });
+}
+
+// In two steps, with something else computed between them, rows and gradients have the same bits.
+TEST(StartedRows, ComeToTheSameAsInOneStep) {
+  run_ranks({.world_size = 2}, [](Groups& groups) {
+    const Group& world = groups[GroupName::kWorld];
+    const auto rank = static_cast<uint64_t>(world.rank());
+    const Counts counts = {1, 2};
+    const Counts received(2, world.rank() + 1);
+    for (const bool is_exchange : {true, false}) {
+      const auto leaf = [&] { return random_values(rank, {3, kWidth}).requires_grad_(true); };
+      const at::Tensor in_one = leaf();
+      const at::Tensor expected = is_exchange
+                                      ? exchange_rows(in_one, counts, received, world, kSite)
+                                      : reduce_scatter_rows(in_one, counts, world, kSite);
+      (expected.pow(3).sum() + in_one.exp().sum()).backward();
+      const at::Tensor in_two = leaf();
+      const RowsUnderWay started = is_exchange
+                                       ? start_exchange_rows(in_two, counts, received, world, kSite)
+                                       : start_reduce_scatter_rows(in_two, counts, world, kSite);
+      const at::Tensor other = in_two.exp().sum();
+      const at::Tensor arrived = finish_rows(started);
+      EXPECT_TRUE(arrived.equal(expected));
+      (arrived.pow(3).sum() + other).backward();
+      EXPECT_TRUE(in_two.grad().equal(in_one.grad()));
+    }
+  });
+}
+
+// What is computed between the two steps hides the transfer, and its gradient that of theirs.
+TEST(StartedRows, TravelWhileOtherThingsAreComputedForwardAndBackward) {
+  const auto body = [](Groups& groups) {
+    const auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(40)); };
+    const at::Tensor rows = at::ones({2, 3}, at::kDouble).requires_grad_(true);
+    const RowsUnderWay started =
+        start_exchange_rows(rows, {1, 1}, {1, 1}, groups[GroupName::kWorld], kSite);
+    const at::Tensor other = rows.exp();
+    other.register_hook([&](const at::Tensor& gradient) {
+      sleep();
+      return gradient;
+    });
+    sleep();
+    (finish_rows(started) + other).sum().backward();
+    const std::vector<LedgerEntry> entries = groups.ledger().entries();
+    ASSERT_EQ(entries.size(), 2u);
+    for (const LedgerEntry& entry : entries) {
+      EXPECT_GE(entry.hidden_seconds, 0.02) << entry.site;
+    }
+  };
+  run_ranks({.world_size = 2}, body, std::chrono::seconds(60), /*verify_calls=*/false,
+            {.names = {GroupName::kWorld}, .speed = {.latency_s = 0.02}});
 }
 
 TEST(ExchangeRows, EqualsOneRankForwardAndBackward) {

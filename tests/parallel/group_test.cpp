@@ -222,6 +222,7 @@ TEST(Group, GathersAndScattersRowsOfUnequalCounts) {
     const at::Tensor whole = input_of(0, random.seed, {num_rows, width}, dtype);
     expect_same_bits(world.all_gather_rows(whole.narrow(0, begin, own), counts, kSite), whole,
                      describe(random, world));
+    PendingRows gathered = world.start_all_gather_rows(whole.narrow(0, begin, own), counts, kSite);
 
     const auto value_of = [&](int64_t rank) {
       return input_of(rank, random.seed, {num_rows, width}, dtype);
@@ -229,6 +230,10 @@ TEST(Group, GathersAndScattersRowsOfUnequalCounts) {
     expect_same_bits(world.reduce_scatter_rows(value_of(world.rank()), counts, kSite),
                      sum_over_ranks(world.size(), value_of).narrow(0, begin, own),
                      describe(random, world));
+    PendingRows sum = world.start_reduce_scatter_rows(value_of(world.rank()), counts, kSite);
+    expect_same_bits(sum.wait(), sum_over_ranks(world.size(), value_of).narrow(0, begin, own),
+                     describe(random, world));
+    expect_same_bits(gathered.wait(), whole, describe(random, world));
   });
 }
 
@@ -254,10 +259,12 @@ TEST(Group, ExchangesRowsByCounts) {
       receive_counts.push_back(counts[static_cast<size_t>(world.rank())]);
       expected.push_back(rows_of(from).narrow(0, begin, receive_counts.back()));
     }
-    expect_same_bits(
-        world.all_to_all(rows_of(world.rank()), sent[static_cast<size_t>(world.rank())],
-                         receive_counts, kSite),
-        at::cat(expected), describe(random, world));
+    const Counts& send_counts = sent[static_cast<size_t>(world.rank())];
+    expect_same_bits(world.all_to_all(rows_of(world.rank()), send_counts, receive_counts, kSite),
+                     at::cat(expected), describe(random, world));
+    PendingRows started =
+        world.start_all_to_all(rows_of(world.rank()), send_counts, receive_counts, kSite);
+    expect_same_bits(started.wait(), at::cat(expected), describe(random, world));
   });
 }
 

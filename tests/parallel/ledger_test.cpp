@@ -12,7 +12,7 @@ constexpr Site kNorm{"optimizer.norm", Purpose::kStatistics};
 TEST(Ledger, AddsUpCallsBytesAndTimeBySiteCollectiveAndGroup) {
   Ledger ledger;
   ledger.record(kDispatch, "all_to_all", "ep", 100, 0.5);
-  ledger.record(kDispatch, "all_to_all", "ep", 20, 0.25);
+  ledger.record(kDispatch, "all_to_all", "ep", 20, 0.25, 4);
   ledger.record(kDispatch, "all_to_all", "ep-etp", 3, 0);
   ledger.record(kDispatchBackward, "all_to_all", "ep", 7, 1);
   ledger.record(kNorm, "all_reduce", "world", 8, 2);
@@ -25,17 +25,21 @@ TEST(Ledger, AddsUpCallsBytesAndTimeBySiteCollectiveAndGroup) {
   EXPECT_EQ(entries[0].calls, 2);
   EXPECT_EQ(entries[0].bytes, 120);
   EXPECT_EQ(entries[0].seconds, 0.75);
+  EXPECT_EQ(entries[0].hidden_seconds, 4);
   EXPECT_EQ(entries[1].group, "ep-etp");
   EXPECT_EQ(entries[2].site, "moe.dispatch/backward");
   EXPECT_EQ(entries[3].site, "optimizer.norm");
 
   EXPECT_EQ(ledger.bytes(Purpose::kDispatch), 130);
   EXPECT_EQ(ledger.seconds(Purpose::kDispatch), 1.75);
+  EXPECT_EQ(ledger.hidden_seconds(Purpose::kDispatch), 4);
+  EXPECT_EQ(ledger.seconds(), 3.75);
   EXPECT_EQ(ledger.bytes(Purpose::kStatistics), 8);
   EXPECT_EQ(ledger.bytes(Purpose::kCombine), 0);
 
   ledger.clear();
   EXPECT_TRUE(ledger.entries().empty());
+  EXPECT_EQ(ledger.seconds(), 0);
 }
 
 TEST(Ledger, RemovesOneDirectionOfASiteForATest) {
