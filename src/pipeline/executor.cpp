@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "parallel/turns.h"
 
 namespace switchyard {
 namespace {
@@ -23,6 +24,7 @@ class Executor {
       : shape_(schedule.shape),
         runner_(runner),
         pipeline_(pipeline),
+        turns_(pipeline.ledger()),
         sending_(static_cast<size_t>(pipeline.size())) {}
 
   void make(const Action& action) {
@@ -38,6 +40,16 @@ class Executor {
       default:
         return compute(action);
     }
+  }
+
+  // A forward and a backward pass together. The backward pass begins: what it needs is there first.
+  void make_pair(const Action& forward, const Action& backward) {
+    const double begin = now_s();
+    turns_.run([&] { compute(backward); }, [&] { compute(forward); });
+    const double end = now_s();
+    times_.resize(times_.size() - 2);
+    times_.push_back({forward, begin, (begin + end) / 2});
+    times_.push_back({backward, (begin + end) / 2, end});
   }
 
   std::vector<TimedAction> finish() {
@@ -102,12 +114,18 @@ class Executor {
   void compute(const Action& action) {
     const auto& [kind, micro_batch, stage] = action;
     const bool is_forward = kind == ActionKind::kForward;
-    const at::Tensor given = take(is_forward ? inputs_ : output_gradients_, action);
+    const at::Tensor given = kind == ActionKind::kWeightGradient
+                                 ? at::Tensor()
+                                 : take(is_forward ? inputs_ : output_gradients_, action);
     const double begin = now_s();
     if (is_forward) {
       put(outputs_, action, runner_.forward(micro_batch, stage, given));
-    } else {
+    } else if (kind == ActionKind::kBackward) {
       put(input_gradients_, action, runner_.backward(micro_batch, stage, given));
+    } else if (kind == ActionKind::kInputGradient) {
+      put(input_gradients_, action, runner_.input_gradient(micro_batch, stage, given));
+    } else {
+      runner_.weight_gradient(micro_batch, stage);
     }
     times_.push_back({action, begin, now_s()});
   }
@@ -115,6 +133,7 @@ class Executor {
   const PipelineShape& shape_;
   StageRunner& runner_;
   const Group& pipeline_;
+  Turns turns_;
   std::map<Key, Transfer> inputs_;
   std::map<Key, Transfer> output_gradients_;
   std::map<Key, at::Tensor> outputs_;
@@ -131,8 +150,14 @@ std::vector<TimedAction> run_schedule(const Schedule& schedule, StageRunner& run
                      "a schedule of {} ranks cannot run on {}", schedule.shape.num_ranks,
                      pipeline.size());
   Executor executor(schedule, runner, pipeline);
-  for (const Action& action : schedule.actions[static_cast<size_t>(pipeline.rank())]) {
-    executor.make(action);
+  const std::vector<Action>& actions = schedule.actions[static_cast<size_t>(pipeline.rank())];
+  for (size_t i = 0; i < actions.size(); ++i) {
+    if (schedule.pairs_passes && is_pair(actions, i)) {
+      executor.make_pair(actions[i], actions[i + 1]);
+      ++i;
+    } else {
+      executor.make(actions[i]);
+    }
   }
   return executor.finish();
 }

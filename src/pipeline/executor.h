@@ -24,10 +24,15 @@ class StageRunner {
   // in the first.
   virtual at::Tensor backward(int64_t micro_batch, int64_t stage,
                               const at::Tensor& output_gradient) = 0;
+  // The same without the gradients of weights, and those, some time later.
+  virtual at::Tensor input_gradient(int64_t micro_batch, int64_t stage,
+                                    const at::Tensor& output_gradient) = 0;
+  virtual void weight_gradient(int64_t micro_batch, int64_t stage) = 0;
 };
 
 // Does what the schedule says for this rank of the pipeline, and returns when it began and ended
-// each computation, on the system's steady clock. Transfers go on while it computes. Throws
+// each computation, on the system's steady clock; of a pair that runs together, each is given half
+// of their time. Transfers go on while it computes. Throws
 // ConfigError for a schedule of another number of ranks. Collective over `pipeline`.
 std::vector<TimedAction> run_schedule(const Schedule& schedule, StageRunner& runner,
                                       const Group& pipeline);

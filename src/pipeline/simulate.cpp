@@ -82,9 +82,9 @@ class Simulation {
   }
 
   bool compute(size_t rank, const Action& action) {
-    const auto input =
-        received_.find({action.kind == ActionKind::kForward, action.micro_batch, action.stage});
-    if (input != received_.end()) {
+    const bool is_forward = action.kind == ActionKind::kForward;
+    const auto input = received_.find({is_forward, action.micro_batch, action.stage});
+    if (input != received_.end() && action.kind != ActionKind::kWeightGradient) {
       const auto [channel, number] = input->second;
       if (channel->sent.size() <= number) {
         return false;

@@ -64,10 +64,15 @@ class OneVisit {
     if (schedule_.is_forward_only) {
       return num_found_;
     }
-    const auto backward = need(ActionKind::kBackward);
+    const bool is_split =
+        places_.find(ActionKind::kInputGradient, micro_batch_, stage_).has_value();
+    const auto backward = need(is_split ? ActionKind::kInputGradient : ActionKind::kBackward);
     in_order(forward, backward);
     in_order(is_last ? std::nullopt : need(ActionKind::kReceiveGradient), backward);
     in_order(backward, is_first ? std::nullopt : need(ActionKind::kSendGradient));
+    if (is_split) {
+      in_order(backward, need(ActionKind::kWeightGradient));
+    }
     return num_found_;
   }
 
@@ -184,7 +189,9 @@ std::vector<int64_t> most_in_flight(const Schedule& schedule) {
     for (const Action& action : actions) {
       now += action.kind == ActionKind::kForward ? 1 : 0;
       most.back() = std::max(most.back(), now);
-      now -= action.kind == ActionKind::kBackward ? 1 : 0;
+      const bool is_end =
+          action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeightGradient;
+      now -= is_end ? 1 : 0;
     }
   }
   return most;

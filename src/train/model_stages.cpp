@@ -84,6 +84,17 @@ at::Tensor ModelStages::backward(int64_t micro_batch, int64_t stage,
   return visit.input.defined() ? visit.input.grad() : at::Tensor();
 }
 
+at::Tensor ModelStages::input_gradient(int64_t micro_batch, int64_t stage,
+                                       const at::Tensor& output_gradient) {
+  const DeferGradients defer(deferred_[{micro_batch, stage}]);
+  return backward(micro_batch, stage, output_gradient);
+}
+
+void ModelStages::weight_gradient(int64_t micro_batch, int64_t stage) {
+  deferred_.extract({micro_batch, stage}).mapped().run();
+  absorb_gradients(*parameters_);
+}
+
 PipelineShape pipeline_shape(const LanguageModel& model, int64_t num_micro_batches) {
   const int64_t ranks = model.pipeline().size();
   return {ranks, model.num_stages() / ranks, num_micro_batches};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/language_model.h"
+#include "ops/deferred_gradients.h"
 #include "pipeline/executor.h"
 #include "train/micro_batches.h"
 
@@ -46,6 +47,9 @@ class ModelStages : public StageRunner {
   at::Tensor forward(int64_t micro_batch, int64_t stage, const at::Tensor& input) override;
   at::Tensor backward(int64_t micro_batch, int64_t stage,
                       const at::Tensor& output_gradient) override;
+  at::Tensor input_gradient(int64_t micro_batch, int64_t stage,
+                            const at::Tensor& output_gradient) override;
+  void weight_gradient(int64_t micro_batch, int64_t stage) override;
 
  private:
   struct Visit {
@@ -60,7 +64,9 @@ class ModelStages : public StageRunner {
   const Denominators& denominators_;
   StepMemos& memos_;
   OnOutput on_output_;
-  std::map<std::pair<int64_t, int64_t>, Visit> visits_;  // by micro-batch and stage
+  // By micro-batch and stage.
+  std::map<std::pair<int64_t, int64_t>, Visit> visits_;
+  std::map<std::pair<int64_t, int64_t>, DeferredGradients> deferred_;
 };
 
 // The shape of the pipeline that takes this many micro-batches through `model`.

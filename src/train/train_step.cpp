@@ -159,14 +159,15 @@ Denominators count_batch(const MicroBatches& micro_batches, const Groups& groups
 namespace {
 
 StepOutcome compute_gradients_with(const LanguageModel& model, Parameters& parameters,
-                                   const MicroBatches& micro_batches, StepMemos memos) {
+                                   const MicroBatches& micro_batches, StepMemos memos,
+                                   MakeSchedule make_schedule) {
   const Groups& groups = parameters.groups();
   const Denominators denominators = count_batch(micro_batches, groups);
   StepTotals totals(model.num_experts());
   ModelStages stages(model, &parameters, micro_batches, denominators, memos,
                      [&totals](int64_t, const ModelOutput& output) { totals.add(output); });
   const PipelineShape shape = pipeline_shape(model, micro_batches.size());
-  (void)run_schedule(one_forward_one_backward(shape), stages, model.pipeline());
+  (void)run_schedule(make_schedule(shape), stages, model.pipeline());
   StepOutcome outcome;
   outcome.loss_weight = denominators.loss_weight;
   outcome.num_tokens = static_cast<int64_t>(denominators.tokens);
@@ -179,18 +180,19 @@ StepOutcome compute_gradients_with(const LanguageModel& model, Parameters& param
 
 StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
                               const MicroBatches& micro_batches,
-                              const std::vector<RoutingMemos>& memos) {
-  return compute_gradients_with(model, parameters, micro_batches, StepMemos(memos));
+                              const std::vector<RoutingMemos>& memos, MakeSchedule make_schedule) {
+  return compute_gradients_with(model, parameters, micro_batches, StepMemos(memos), make_schedule);
 }
 
 StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
-                              const MicroBatches& micro_batches) {
-  return compute_gradients_with(model, parameters, micro_batches, StepMemos(model));
+                              const MicroBatches& micro_batches, MakeSchedule make_schedule) {
+  return compute_gradients_with(model, parameters, micro_batches, StepMemos(model), make_schedule);
 }
 
 StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& optimizer,
-                       const MicroBatches& micro_batches, const StepRates& rates) {
-  StepOutcome outcome = compute_gradients(model, parameters, micro_batches);
+                       const MicroBatches& micro_batches, const StepRates& rates,
+                       MakeSchedule make_schedule) {
+  StepOutcome outcome = compute_gradients(model, parameters, micro_batches, make_schedule);
   const bool is_loss_finite = std::isfinite(outcome.loss_sum) && std::isfinite(outcome.loss_weight);
   outcome.grad_norm = gradient_norm(parameters, is_loss_finite);
   if (std::isfinite(outcome.grad_norm)) {

@@ -6,6 +6,7 @@
 
 #include "model/language_model.h"
 #include "optim/adamw.h"
+#include "pipeline/schedule.h"
 #include "train/micro_batches.h"
 
 namespace switchyard {
@@ -40,15 +41,18 @@ Denominators count_batch(const MicroBatches& micro_batches, const Groups& groups
 
 // Forward and backward of all micro-batches, leaving the reduced gradient of the objective in
 // `parameters`; outcome without grad_norm. The gradient is the same however the global batch is cut
-// into micro-batches and ranks. `micro_batches`: this rank's, of each row its share among the ranks
-// of cp (TokenBatch::share); every rank has as many. Collective over the world.
+// into micro-batches and ranks, and whatever schedule takes them through a pipeline.
+// `micro_batches`: this rank's, of each row its share among the ranks of cp (TokenBatch::share);
+// every rank has as many. Collective over the world.
 StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
-                              const MicroBatches& micro_batches);
+                              const MicroBatches& micro_batches,
+                              MakeSchedule make_schedule = one_forward_one_backward);
 
 // As compute_gradients, with the expert ids of each micro-batch replayed or recorded.
 StepOutcome compute_gradients(const LanguageModel& model, Parameters& parameters,
                               const MicroBatches& micro_batches,
-                              const std::vector<RoutingMemos>& memos);
+                              const std::vector<RoutingMemos>& memos,
+                              MakeSchedule make_schedule = one_forward_one_backward);
 
 struct StepRates {
   double learning_rate = 0;
@@ -61,7 +65,8 @@ struct StepRates {
 // count of steps and selection biases stay as they are, the gradients are dropped, and the outcome
 // says why. Collective over the world.
 StepOutcome train_step(LanguageModel& model, Parameters& parameters, AdamW& optimizer,
-                       const MicroBatches& micro_batches, const StepRates& rates);
+                       const MicroBatches& micro_batches, const StepRates& rates,
+                       MakeSchedule make_schedule = one_forward_one_backward);
 
 // Sums of a batch's token losses over this rank's micro-batches, not yet over dp x cp; equal over
 // tp and the pipeline. Collective over those and the ranks that share experts.

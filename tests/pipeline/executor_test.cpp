@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "parallel/launch.h"
+#include "parallel/turns.h"
 
 namespace switchyard {
 namespace {
@@ -48,7 +49,17 @@ class Digits : public StageRunner {
     return stage > 0 ? value(micro_batch, stage) : at::Tensor();
   }
 
+  at::Tensor input_gradient(int64_t micro_batch, int64_t stage,
+                            const at::Tensor& gradient) override {
+    return backward(micro_batch, stage, gradient);
+  }
+  void weight_gradient(int64_t micro_batch, int64_t stage) override {
+    EXPECT_TRUE(outputs_.contains({micro_batch, stage}));
+    ++num_weight_gradients;
+  }
+
   std::set<std::tuple<int64_t, int64_t, double>> visited;
+  int64_t num_weight_gradients = 0;
 
  private:
   at::Tensor value(int64_t micro_batch, int64_t stage) const {
@@ -76,19 +87,69 @@ TEST(Executor, TakesEachMicroBatchThroughAllStagesAndBack) {
        {PipelineShape{1, 1, 3}, PipelineShape{2, 1, 1}, PipelineShape{2, 1, 5},
         PipelineShape{2, 2, 3}, PipelineShape{2, 3, 7}, PipelineShape{4, 1, 2},
         PipelineShape{3, 2, 8}}) {
-    const Schedule schedule = one_forward_one_backward(shape);
-    run_ranks(pipeline_of(shape.num_ranks), [&](Groups& groups) {
-      const Group& pipeline = groups[GroupName::kPipeline];
-      Digits stages(shape);
-      const auto times = run_schedule(schedule, stages, pipeline);
-      EXPECT_EQ(std::ssize(times), 2 * shape.stages_per_rank * shape.num_micro_batches);
-      EXPECT_EQ(std::ssize(stages.visited), shape.stages_per_rank * shape.num_micro_batches);
-      for (const auto& [micro_batch, stage, digits] : stages.visited) {
-        EXPECT_EQ(shape.rank_of(stage), pipeline.rank());
-        EXPECT_EQ(digits, expected_digits(shape, micro_batch, stage));
-      }
-    });
+    for (const MakeSchedule make : {one_forward_one_backward, forward_beside_backward}) {
+      const Schedule schedule = make(shape);
+      run_ranks(pipeline_of(shape.num_ranks), [&](Groups& groups) {
+        const Group& pipeline = groups[GroupName::kPipeline];
+        Digits stages(shape);
+        const auto times = run_schedule(schedule, stages, pipeline);
+        EXPECT_EQ(std::ssize(times), 2 * shape.stages_per_rank * shape.num_micro_batches);
+        EXPECT_EQ(std::ssize(stages.visited), shape.stages_per_rank * shape.num_micro_batches);
+        for (const auto& [micro_batch, stage, digits] : stages.visited) {
+          EXPECT_EQ(shape.rank_of(stage), pipeline.rank());
+          EXPECT_EQ(digits, expected_digits(shape, micro_batch, stage));
+        }
+      });
+    }
   }
+}
+
+TEST(Executor, SplitsBackwardPassesWhereTheScheduleDoes) {
+  const PipelineShape shape{3, 1, 5};
+  run_ranks(pipeline_of(3), [&](Groups& groups) {
+    Digits stages(shape);
+    (void)run_schedule(zero_bubble(shape), stages, groups[GroupName::kPipeline]);
+    EXPECT_EQ(stages.num_weight_gradients, 5);
+    for (const auto& [micro_batch, stage, digits] : stages.visited) {
+      EXPECT_EQ(digits, expected_digits(shape, micro_batch, stage));
+    }
+  });
+}
+
+// Of a pair the backward pass begins, the forward pass has its turn when that gives way, and both
+// come to their ends.
+class Givers : public StageRunner {
+ public:
+  at::Tensor new_hidden(int64_t) override { return {}; }
+  at::Tensor forward(int64_t micro_batch, int64_t, const at::Tensor&) override {
+    return pass("F", micro_batch);
+  }
+  at::Tensor backward(int64_t micro_batch, int64_t, const at::Tensor&) override {
+    return pass("B", micro_batch);
+  }
+  at::Tensor input_gradient(int64_t, int64_t, const at::Tensor&) override { return {}; }
+  void weight_gradient(int64_t, int64_t) override {}
+
+  std::string text;
+
+ private:
+  at::Tensor pass(const char* kind, int64_t micro_batch) {
+    text += fmt::format("{}{}( ", kind, micro_batch);
+    Turns::give_way();
+    text += fmt::format("){}{} ", kind, micro_batch);
+    return {};
+  }
+};
+
+TEST(Executor, RunsPairsInTurn) {
+  const auto groups = Groups::single();
+  Givers stages;
+  const auto times =
+      run_schedule(forward_beside_backward({1, 1, 3}), stages, (*groups)[GroupName::kPipeline]);
+  EXPECT_EQ(stages.text, "F0( )F0 B0( F1( )B0 )F1 B1( F2( )B1 )F2 B2( )B2 ");
+  EXPECT_EQ(times.at(1).action, (Action{ActionKind::kForward, 1, 0}));
+  EXPECT_EQ(times.at(2).action, (Action{ActionKind::kBackward, 0, 0}));
+  EXPECT_EQ(times.at(1).end_s, times.at(2).begin_s);
 }
 
 TEST(Executor, WritesWhatItSendsIntoTheLedger) {
@@ -111,6 +172,13 @@ class Sleepers : public StageRunner {
   }
   at::Tensor backward(int64_t micro_batch, int64_t stage, const at::Tensor&) override {
     return sleep({ActionKind::kBackward, micro_batch, stage}, stage > 0);
+  }
+
+  at::Tensor input_gradient(int64_t micro_batch, int64_t stage, const at::Tensor&) override {
+    return sleep({ActionKind::kInputGradient, micro_batch, stage}, stage > 0);
+  }
+  void weight_gradient(int64_t micro_batch, int64_t stage) override {
+    sleep({ActionKind::kWeightGradient, micro_batch, stage}, false);
   }
 
  private:
@@ -160,6 +228,20 @@ TEST_F(ExecutorTiming, IdlesAsLongAsTheScheduleSays) {
     EXPECT_NEAR(expected, 3.0 / static_cast<double>(8 * stages_per_rank + 3), 1e-9);
     expect_bubble(schedule, duration, expected);
   }
+}
+
+// The three thirds of a micro-batch's work take as long as each other: of the bubble of 1F1B, 3 x 3
+// of them, the zero-bubble schedule leaves a third.
+TEST_F(ExecutorTiming, IdlesAsLongAsTheZeroBubbleScheduleSays) {
+  const Duration duration = [](const Action& action) {
+    return action.kind == ActionKind::kBackward ? 0.4 : 0.2;
+  };
+  const Schedule plain = one_forward_one_backward({4, 1, 8});
+  const Schedule schedule = zero_bubble({4, 1, 8});
+  const double expected = simulate(schedule, duration).bubble_share();
+  EXPECT_NEAR(simulate(plain, duration).bubble_share(), 9.0 / (3 * 8 + 9), 1e-9);
+  EXPECT_NEAR(expected, 3.0 / (3 * 8 + 3), 1e-9);
+  expect_bubble(schedule, duration, expected);
 }
 
 // Stages that do not take as long as each other.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "config/config.h"
 #include "pipeline/simulate.h"
 #include "pipeline/verify.h"
 
@@ -28,6 +29,25 @@ void for_each_shape(const Check& check) {
 std::string name(const PipelineShape& shape) {
   return fmt::format("{} ranks, {} stages each, {} micro-batches", shape.num_ranks,
                      shape.stages_per_rank, shape.num_micro_batches);
+}
+
+TEST(Schedule, OfZeroBubbleHasNoFaultsAndThePapersBubble) {
+  for_each_shape([](const PipelineShape& shape) {
+    if (shape.stages_per_rank > 1) {
+      return;
+    }
+    const Schedule schedule = zero_bubble(shape);
+    EXPECT_EQ(faults_of(schedule), Lines{}) << name(shape);
+    for (const int64_t most : most_in_flight(schedule)) {
+      EXPECT_EQ(most, std::min(shape.num_micro_batches, shape.num_ranks)) << name(shape);
+    }
+    if (shape.num_micro_batches >= shape.num_ranks) {
+      const double end = simulate(schedule, [](const Action&) { return 1.0; }).end_s();
+      EXPECT_EQ(end, static_cast<double>(3 * shape.num_micro_batches + shape.num_ranks - 1))
+          << name(shape);
+    }
+  });
+  EXPECT_THROW(zero_bubble({2, 2, 4}), ConfigError);
 }
 
 double one_and_two(const Action& action) {
@@ -70,6 +90,53 @@ TEST(Schedule, HasTheBubbleOfItsPaper) {
   });
 }
 
+int64_t num_pairs(const Schedule& schedule, int64_t rank) {
+  const auto& actions = schedule.actions[static_cast<size_t>(rank)];
+  int64_t pairs = 0;
+  for (size_t i = 0; i < actions.size(); ++i) {
+    pairs += is_pair(actions, i) ? 1 : 0;
+  }
+  return pairs;
+}
+
+TEST(Schedule, OfForwardBesideBackwardHasNoFaultsInAnyShape) {
+  for_each_shape([](const PipelineShape& shape) {
+    EXPECT_EQ(faults_of(forward_beside_backward(shape)), Lines{}) << name(shape);
+  });
+}
+
+// All but those before the first backward pass run in pairs.
+TEST(Schedule, OfForwardBesideBackwardPairsPasses) {
+  for_each_shape([](const PipelineShape& shape) {
+    const Schedule schedule = forward_beside_backward(shape);
+    EXPECT_TRUE(schedule.pairs_passes);
+    const std::vector<int64_t> most = most_in_flight(schedule);
+    for (int64_t rank = 0; rank < shape.num_ranks; ++rank) {
+      if (shape.stages_per_rank > 1) {
+        continue;
+      }
+      const int64_t warm_up = 2 * (shape.num_ranks - 1 - rank) + 1;
+      EXPECT_GE(num_pairs(schedule, rank), std::max<int64_t>(0, shape.num_micro_batches - warm_up))
+          << name(shape);
+      EXPECT_EQ(most[static_cast<size_t>(rank)], std::min(shape.num_micro_batches, warm_up + 1))
+          << name(shape);
+    }
+  });
+}
+
+// Pairs cost a pipeline no time: its passes are as many, and end when those of 1F1B do.
+TEST(Schedule, OfForwardBesideBackwardHasTheBubbleOfOneForwardOneBackward) {
+  for_each_shape([](const PipelineShape& shape) {
+    const bool divides = shape.num_micro_batches % shape.num_ranks == 0;
+    if (shape.num_micro_batches < 2 * shape.num_ranks || (shape.stages_per_rank > 1 && !divides)) {
+      return;
+    }
+    EXPECT_EQ(simulate(forward_beside_backward(shape), one_and_two).end_s(),
+              simulate(one_forward_one_backward(shape), one_and_two).end_s())
+        << name(shape);
+  });
+}
+
 TEST(Schedule, KeepsTheBubbleNearThatWhereMicroBatchesDoNotDivide) {
   for_each_shape([](const PipelineShape& shape) {
     if (shape.num_micro_batches <= shape.num_ranks) {
@@ -79,6 +146,16 @@ TEST(Schedule, KeepsTheBubbleNearThatWhereMicroBatchesDoNotDivide) {
     const auto passes = static_cast<double>(shape.stages_per_rank * shape.num_micro_batches);
     EXPECT_LE(end, 3 * (passes + 2 * static_cast<double>(shape.num_ranks - 1))) << name(shape);
   });
+}
+
+TEST(Schedule, IsTheOneThatTheSettingsAskFor) {
+  ParallelConfig parallel;
+  EXPECT_EQ(training_schedule(parallel), &one_forward_one_backward);
+  parallel.pipeline_schedule = PipelineSchedule::kZeroBubble;
+  EXPECT_EQ(training_schedule(parallel), &zero_bubble);
+  parallel = {};
+  parallel.expert_overlap = true;
+  EXPECT_EQ(training_schedule(parallel), &forward_beside_backward);
 }
 
 TEST(Schedule, RefusesAPipelineThatCannotBe) {
