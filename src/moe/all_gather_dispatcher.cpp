@@ -33,14 +33,13 @@ DispatchedTokens AllGatherDispatcher::dispatch(const at::Tensor& tokens,
   for (const auto& count : group_.all_gather_counts({tokens.size(0)}, kTokenCounts)) {
     state->token_counts.push_back(count[0]);
   }
-  const at::Tensor all_tokens = gather_rows(tokens, state->token_counts, group_, kTokens);
-  const at::Tensor all_weights =
-      gather_rows(routing.weights, state->token_counts, group_, kWeights);
+  const auto all =
+      gather_rows({tokens, routing.weights}, state->token_counts, group_, {kTokens, kWeights});
   const at::Tensor all_ids =
       group_.all_gather_rows(routing.dispatched_ids(), state->token_counts, kExpertIds);
   state->order = local_expert_order(all_ids, first_expert_, num_local_experts_,
                                     local_padding(routing.padding_rows));
-  return {permute(all_tokens, state->order), permute_weights(all_weights, state->order),
+  return {permute(all[0], state->order), permute_weights(all[1], state->order),
           state->order.rows_per_expert, state};
 }
 
@@ -64,6 +63,13 @@ at::Tensor AllGatherDispatcher::combine(const at::Tensor& rows,
   const auto& state = static_cast<const State&>(*dispatched.state);
   const at::Tensor all_tokens = switchyard::combine(rows, state.order);
   return reduce_scatter_rows(all_tokens, state.token_counts, group_, kCombine);
+}
+
+RowsUnderWay AllGatherDispatcher::start_combine(const at::Tensor& rows,
+                                                const DispatchedTokens& dispatched) const {
+  const auto& state = static_cast<const State&>(*dispatched.state);
+  return start_reduce_scatter_rows(switchyard::combine(rows, state.order), state.token_counts,
+                                   group_, kCombine);
 }
 
 }  // namespace switchyard

@@ -14,6 +14,8 @@ class AllGatherDispatcher final : public TokenDispatcher {
 
   DispatchedTokens dispatch(const at::Tensor& tokens, const Routing& routing) const override;
   at::Tensor combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const override;
+  RowsUnderWay start_combine(const at::Tensor& rows,
+                             const DispatchedTokens& dispatched) const override;
 
  private:
   std::vector<int64_t> local_padding(const std::vector<int64_t>& padding_rows) const;

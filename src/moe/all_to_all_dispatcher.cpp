@@ -94,10 +94,8 @@ DispatchedTokens AllToAllDispatcher::dispatch(const at::Tensor& tokens,
     state->receive_counts.push_back(sum(local));
     blocks.insert(blocks.end(), local.begin(), local.end());
   }
-  out.rows =
-      exchange_rows(out.rows, state->send_counts, state->receive_counts, expert_group_, kRows);
-  out.weights = exchange_rows(out.weights, state->send_counts, state->receive_counts, expert_group_,
-                              kWeights);
+  const auto arrived = exchange_rows({out.rows, out.weights}, state->send_counts,
+                                     state->receive_counts, expert_group_, {kRows, kWeights});
 
   // All ranks of etp compute their part of every row that one of them received.
   std::vector<std::vector<int64_t>> block_rows;  // [etp x ep][local_experts]
@@ -107,13 +105,12 @@ DispatchedTokens AllToAllDispatcher::dispatch(const at::Tensor& tokens,
       block_rows.push_back(experts_of(received, peer));
     }
   }
-  out.rows = gather_rows(out.rows, state->shared_counts, expert_tensor_group_, kSharedRows);
-  out.weights =
-      gather_rows(out.weights, state->shared_counts, expert_tensor_group_, kSharedWeights);
+  const auto shared = gather_rows(arrived, state->shared_counts, expert_tensor_group_,
+                                  {kSharedRows, kSharedWeights});
 
   order_by_expert(block_rows, num_local_experts_, sum(state->shared_counts), *state);
-  out.rows = reorder_rows(out.rows, state->row_of_arrival, state->arrival_of_row);
-  out.weights = reorder_rows(out.weights, state->row_of_arrival, state->arrival_of_row);
+  out.rows = reorder_rows(shared[0], state->row_of_arrival, state->arrival_of_row);
+  out.weights = reorder_rows(shared[1], state->row_of_arrival, state->arrival_of_row);
   out.rows_per_expert.assign(static_cast<size_t>(num_local_experts_), 0);
   for (const auto& source : block_rows) {
     for (size_t expert = 0; expert < source.size(); ++expert) {
@@ -123,17 +120,40 @@ DispatchedTokens AllToAllDispatcher::dispatch(const at::Tensor& tokens,
   return out;
 }
 
+// What goes back: in the order of arrival, summed over etp.
+at::Tensor AllToAllDispatcher::results_to_return(const at::Tensor& rows,
+                                                 const DispatchedTokens& dispatched) const {
+  const auto& state = static_cast<const State&>(*dispatched.state);
+  return reduce_scatter_rows(reorder_rows(rows, state.arrival_of_row, state.row_of_arrival),
+                             state.shared_counts, expert_tensor_group_, kSharedSum);
+}
+
 at::Tensor AllToAllDispatcher::combine(const at::Tensor& rows,
                                        const DispatchedTokens& dispatched) const {
   const auto& state = static_cast<const State&>(*dispatched.state);
-  at::Tensor results = rows;
-  if (state.row_of_arrival.defined()) {
-    results = reorder_rows(results, state.arrival_of_row, state.row_of_arrival);
-    results = reduce_scatter_rows(results, state.shared_counts, expert_tensor_group_, kSharedSum);
-    results =
-        exchange_rows(results, state.receive_counts, state.send_counts, expert_group_, kReturn);
+  if (!state.row_of_arrival.defined()) {
+    return switchyard::combine(rows, state.order);
   }
-  return switchyard::combine(results, state.order);
+  return switchyard::combine(
+      exchange_rows(results_to_return(rows, dispatched), state.receive_counts, state.send_counts,
+                    expert_group_, kReturn),
+      state.order);
+}
+
+RowsUnderWay AllToAllDispatcher::start_combine(const at::Tensor& rows,
+                                               const DispatchedTokens& dispatched) const {
+  const auto& state = static_cast<const State&>(*dispatched.state);
+  if (!state.row_of_arrival.defined()) {
+    return {rows};
+  }
+  return start_exchange_rows(results_to_return(rows, dispatched), state.receive_counts,
+                             state.send_counts, expert_group_, kReturn);
+}
+
+at::Tensor AllToAllDispatcher::finish_combine(const RowsUnderWay& results,
+                                              const DispatchedTokens& dispatched) const {
+  return switchyard::combine(finish_rows(results),
+                             static_cast<const State&>(*dispatched.state).order);
 }
 
 }  // namespace switchyard

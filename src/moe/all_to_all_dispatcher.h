@@ -13,8 +13,14 @@ class AllToAllDispatcher final : public TokenDispatcher {
 
   DispatchedTokens dispatch(const at::Tensor& tokens, const Routing& routing) const override;
   at::Tensor combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const override;
+  RowsUnderWay start_combine(const at::Tensor& rows,
+                             const DispatchedTokens& dispatched) const override;
+  at::Tensor finish_combine(const RowsUnderWay& results,
+                            const DispatchedTokens& dispatched) const override;
 
  private:
+  at::Tensor results_to_return(const at::Tensor& rows, const DispatchedTokens& dispatched) const;
+
   const Group& expert_group_;         // ep
   const Group& expert_tensor_group_;  // etp
   int64_t num_experts_;

@@ -61,13 +61,21 @@ MoeOutput MoeLayer::forward(const Placed& hidden, const ForwardContext& context,
       convert(hidden, Placement::sharded(0, num_tokens), tensor_group_, kTakeTokens);
   const Routing routing = route(tokens.tensor, context, memo);
   const DispatchedTokens dispatched = dispatch(tokens.tensor, routing);
-  const at::Tensor combined = combine(experts(dispatched), dispatched);  // [tokens/tp, hidden]
+  const at::Tensor results = experts(dispatched);
 
   MoeOutput output;
-  output.hidden =
-      convert({combined, tokens.placement}, hidden.placement, tensor_group_, kGiveTokens);
+  const auto give = [&](const at::Tensor& combined) {  // [tokens/tp, hidden]
+    output.hidden =
+        convert({combined, tokens.placement}, hidden.placement, tensor_group_, kGiveTokens);
+  };
   if (has_shared_expert()) {
-    output.hidden.tensor = output.hidden.tensor + shared_expert(hidden).tensor;
+    // It computes while the results travel, and its gradient while theirs do.
+    const RowsUnderWay returning = dispatcher_->start_combine(results, dispatched);
+    const Placed shared = shared_expert(hidden);
+    give(dispatcher_->finish_combine(returning, dispatched));
+    output.hidden.tensor = output.hidden.tensor + shared.tensor;
+  } else {
+    give(combine(results, dispatched));
   }
   if (context.is_training) {
     add_auxiliary_terms(routing, context, memo, output);

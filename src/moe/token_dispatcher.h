@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 #include "moe/router.h"
+#include "parallel/collectives.h"
 #include "parallel/groups.h"
 
 namespace switchyard {
@@ -38,6 +39,16 @@ class TokenDispatcher {
   // rows [received, hidden]: what the local experts made of the dispatched rows; with etp, this
   // rank's part of a sum over etp. Returns [tokens, hidden].
   virtual at::Tensor combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const = 0;
+
+  // combine() in two steps: what is computed between them goes on while the results travel
+  // (parallel/collectives.h).
+  virtual RowsUnderWay start_combine(const at::Tensor& rows,
+                                     const DispatchedTokens& dispatched) const {
+    return {combine(rows, dispatched)};
+  }
+  virtual at::Tensor finish_combine(const RowsUnderWay& results, const DispatchedTokens&) const {
+    return finish_rows(results);
+  }
 };
 
 std::unique_ptr<TokenDispatcher> make_dispatcher(const MoeConfig& config, const Groups& groups);
