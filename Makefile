@@ -31,8 +31,9 @@ faults: build ## 30 runs on 4 ranks killed at random moments, some inside a save
 	@SWITCHYARD_FAULTS=30 build/tests/switchyard_faults_test
 
 timing: build ## tests that measure time; on a machine that does nothing else
-	@cmake --build build --target pipeline_executor_test
+	@cmake --build build --target pipeline_executor_test layout_overlap_test
 	@SWITCHYARD_TIMING=1 build/tests/pipeline_executor_test --gtest_filter='*Timing*'
+	@SWITCHYARD_TIMING=1 build/tests/layout_overlap_test --gtest_filter='*Timing*'
 
 parity: setup ## compare with packages of other projects, fetched into .deps/ (tests/parity/README.md)
 	@tools/fetch_parity

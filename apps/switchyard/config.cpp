@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -16,6 +16,8 @@
 #include "config/rules.h"
 #include "model/parameter_count.h"
 #include "parallel/draw_mesh.h"
+#include "pipeline/simulate.h"
+#include "pipeline/verify.h"
 #include "train/model_source.h"
 
 namespace switchyard {
@@ -46,13 +48,35 @@ void draw_stages(const Config& config) {
   }
 }
 
+// Where a backward pass takes as long as two forward passes, and its halves as long as each other.
+double duration_of(const Action& action) {
+  return action.kind == ActionKind::kBackward ? 2 : 1;
+}
+
+void draw_schedule(const Config& config, const Mesh& mesh) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.pipeline_size == 1) {
+    return;
+  }
+  const int64_t micro_batches =
+      config.train.global_batch_size / (config.train.micro_batch_size * mesh.size(Axis::kData));
+  const Schedule schedule = training_schedule(parallel)(
+      {parallel.pipeline_size, parallel.virtual_pipeline_size, micro_batches});
+  fmt::print(
+      "# {} micro-batches: ranks idle for {:.1f} % of them; each pp holds at most {} at once\n",
+      micro_batches, 100 * simulate(schedule, duration_of).bubble_share(),
+      fmt::join(most_in_flight(schedule), " "));
+}
+
 void draw_grid(const Config& config, int64_t num_ranks) {
   fmt::print("\n# {} ranks:\n", num_ranks);
-  std::istringstream lines(draw_mesh(Mesh(mesh_shape(config.parallel, num_ranks))));
+  const Mesh mesh(mesh_shape(config.parallel, num_ranks));
+  std::istringstream lines(draw_mesh(mesh));
   for (std::string line; std::getline(lines, line);) {
     fmt::print("# {}\n", line);
   }
   draw_stages(config);
+  draw_schedule(config, mesh);
 }
 
 void print_size(const Config& config) {

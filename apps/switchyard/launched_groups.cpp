@@ -47,7 +47,8 @@ std::unique_ptr<Groups> join_launched_ranks(const Config& config) {
                  std::chrono::seconds(parallel.timeout_s),
                  {.program = describe_program(),
                   .settings = describe_settings(config),
-                  .verify_calls = parallel.verify_calls});
+                  .verify_calls = parallel.verify_calls,
+                  .slow = slow_groups(parallel)});
 }
 
 }  // namespace switchyard

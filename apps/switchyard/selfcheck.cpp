@@ -27,15 +27,18 @@ std::string describe_layout(const ShrunkConfig& shrunk) {
   const std::string pipeline =
       parallel.pipeline_size == 1
           ? ""
-          : fmt::format("pp {}, {} stages; ", parallel.pipeline_size,
-                        parallel.pipeline_size * parallel.virtual_pipeline_size);
+          : fmt::format(
+                "pp {}, {} stages{}; ", parallel.pipeline_size,
+                parallel.pipeline_size * parallel.virtual_pipeline_size,
+                parallel.pipeline_schedule == PipelineSchedule::kZeroBubble ? ", zero bubble" : "");
   const std::string context =
       parallel.context_size == 1 ? "" : fmt::format(" x cp {}", parallel.context_size);
-  return pipeline + fmt::format("dense layers tp {}{} x dp {}{}; experts etp {} x ep {} x edp {}",
+  return pipeline + fmt::format("dense layers tp {}{} x dp {}{}; experts etp {} x ep {} x edp {}{}",
                                 mesh.size(Axis::kTensor), context, mesh.size(Axis::kData),
                                 parallel.sequence_parallel ? ", sequence parallel" : "",
                                 mesh.size(Axis::kExpertTensor), mesh.size(Axis::kExpert),
-                                mesh.size(Axis::kExpertData));
+                                mesh.size(Axis::kExpertData),
+                                parallel.expert_overlap ? ", dispatch and combine overlapped" : "");
 }
 
 void print_plan(const ShrunkConfig& shrunk) {

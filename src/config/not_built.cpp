@@ -38,11 +38,6 @@ constexpr std::array kNotBuilt{
     NotBuilt{"delta_net."},
     NotBuilt{"mtp."},
     NotBuilt{"multipliers."},
-    NotBuilt{"parallel.pipeline_schedule"},
-    NotBuilt{"parallel.expert_overlap"},
-    NotBuilt{"parallel.slow_link"},
-    NotBuilt{"parallel.link_latency_us"},
-    NotBuilt{"parallel.link_gb_per_s"},
 };
 
 bool is_refused(const NotBuilt& row, const Setting& setting, const Config& config) {

@@ -330,6 +330,42 @@ std::string pipeline_stages_hold_the_layers(const Config& config) {
   return wrong_pipeline_layout(config);
 }
 
+std::string zero_bubble_has_one_stage_per_rank(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  return unless(parallel.pipeline_schedule != PipelineSchedule::kZeroBubble ||
+                    parallel.virtual_pipeline_size == 1,
+                "parallel.pipeline_schedule zero_bubble is for one stage per rank: "
+                "parallel.virtual_pipeline_size ({}) must be 1, or the schedule 1f1b",
+                parallel.virtual_pipeline_size);
+}
+
+std::string zero_bubble_excludes_overlap(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  return unless(
+      parallel.pipeline_schedule != PipelineSchedule::kZeroBubble || !parallel.expert_overlap,
+      "parallel.pipeline_schedule zero_bubble and parallel.expert_overlap exclude each "
+      "other: one cuts backward passes in two, the other pairs whole ones with forward "
+      "passes");
+}
+
+// As parallel/mesh.h names them.
+constexpr std::array<std::string_view, 11> kGroupNames = {
+    "world", "tp", "cp", "dp", "dp-cp", "dp-cp-tp", "pp", "etp", "ep", "ep-etp", "edp"};
+
+std::string slow_link_is_declared(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  for (const std::string& name : parallel.slow_link) {
+    if (std::find(kGroupNames.begin(), kGroupNames.end(), name) == kGroupNames.end()) {
+      return fmt::format("parallel.slow_link: there is no group {}; the groups are {}", name,
+                         fmt::join(kGroupNames, ", "));
+    }
+  }
+  return unless(
+      parallel.slow_link.empty() || parallel.link_latency_us > 0 || parallel.link_gb_per_s > 0,
+      "parallel.slow_link slows nothing down: parallel.link_latency_us or "
+      "parallel.link_gb_per_s must be above 0");
+}
+
 std::string recompute_names_modules(const Config& config) {
   const TrainConfig& train = config.train;
   if (train.recompute != Recompute::kModules) {
@@ -570,6 +606,22 @@ std::string data_ranks_share_the_batch(const Config& config, int64_t num_ranks) 
                 data_size);
 }
 
+std::string overlap_has_two_micro_batches(const Config& config, int64_t num_ranks) {
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t size = parallel.tensor_size * parallel.pipeline_size * parallel.context_size;
+  if (num_ranks % size != 0 || !data_ranks_share_the_batch(config, num_ranks).empty()) {
+    return "";
+  }
+  const int64_t data_size = num_ranks / size;
+  const int64_t sequences = config.train.micro_batch_size * data_size;
+  return unless(!parallel.expert_overlap || config.train.global_batch_size > sequences,
+                "parallel.expert_overlap pairs one micro-batch with another: "
+                "train.global_batch_size ({}) must be at least 2 x train.micro_batch_size x "
+                "data-parallel ranks (2 x {} x {} = {})",
+                config.train.global_batch_size, config.train.micro_batch_size, data_size,
+                2 * sequences);
+}
+
 // --- Settings without effect
 
 // The settings of a section or single ones, and why they do nothing.
@@ -613,7 +665,7 @@ std::vector<Idle> idle_settings(const Config& config) {
       {config.attention.window == 0, {"attention.window_layers"}, "attention.window is 0"},
       {is_dense,
        {"moe", "routing", "parallel.expert_size", "parallel.expert_tensor_size",
-        "parallel.ranks_per_node"},
+        "parallel.ranks_per_node", "parallel.expert_overlap"},
        "moe.num_experts is 0"},
       {!is_dense && !is_softmax,
        {"moe.pre_softmax"},
@@ -654,6 +706,15 @@ std::vector<Idle> idle_settings(const Config& config) {
       {config.parallel.tensor_size == 1,
        {"parallel.sequence_parallel"},
        "parallel.tensor_size is 1"},
+      {config.parallel.pipeline_size == 1,
+       {"parallel.pipeline_schedule"},
+       "parallel.pipeline_size is 1"},
+      {!is_dense && config.parallel.expert_size * config.parallel.expert_tensor_size == 1,
+       {"parallel.expert_overlap"},
+       "parallel.expert_size and expert_tensor_size are 1: no token travels"},
+      {config.parallel.slow_link.empty(),
+       {"parallel.link_latency_us", "parallel.link_gb_per_s"},
+       "parallel.slow_link names no group"},
       {config.parallel.context_size == 1,
        {"parallel.context_exchange"},
        "parallel.context_size is 1"},
@@ -874,6 +935,9 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       moe_layers_are_layers(config),
       dense_layers_fit(config),
       pipeline_stages_hold_the_layers(config),
+      zero_bubble_has_one_stage_per_rank(config),
+      zero_bubble_excludes_overlap(config),
+      slow_link_is_declared(config),
       recompute_names_modules(config),
       offload_names_modules(config),
       order_names_every_axis(config),
@@ -902,7 +966,8 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
 std::vector<std::string> broken_rules_of_world(const Config& config, int64_t num_ranks) {
   return broken_lines({dense_grid_fits(config, num_ranks), expert_grid_fits(config, num_ranks),
                        grids_have_the_same_stages(config, num_ranks),
-                       data_ranks_share_the_batch(config, num_ranks)});
+                       data_ranks_share_the_batch(config, num_ranks),
+                       overlap_has_two_micro_batches(config, num_ranks)});
 }
 
 void check_rules(const Config& config, ConfigUse use) {

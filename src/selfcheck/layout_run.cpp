@@ -18,6 +18,7 @@
 #include "optim/partition.h"
 #include "optim/publish.h"
 #include "parallel/launch.h"
+#include "pipeline/schedule.h"
 #include "train/train_step.h"
 
 namespace switchyard {
@@ -184,6 +185,7 @@ std::vector<RoutingMemos> memos_of(const std::vector<TokenBatch>& batches,
 void run_first_step(const LayoutRun& run, const Groups& groups, ExpertChoices& choices,
                     bool count_flips, LogicalTensors& result) {
   RankModel rank(run.config, groups);
+  const MakeSchedule schedule = training_schedule(run.config.parallel);
   const auto batches = own_batches(run, 0, groups);
   const auto for_each_batch = [&](const std::vector<RoutingMemos>& memos, const auto& act) {
     for (size_t i = 0; i < batches.size(); ++i) {
@@ -192,7 +194,7 @@ void run_first_step(const LayoutRun& run, const Groups& groups, ExpertChoices& c
   };
   if (count_flips) {
     const auto free = memos_of(batches, rank.model);
-    (void)compute_gradients(rank.model, rank.parameters, batches, free);
+    (void)compute_gradients(rank.model, rank.parameters, batches, free, schedule);
     clear_gradients(rank.parameters);
     for_each_batch(free, std::bind_front(&ExpertChoices::count_flips, &choices));
   }
@@ -201,7 +203,8 @@ void run_first_step(const LayoutRun& run, const Groups& groups, ExpertChoices& c
   if (!records) {
     for_each_batch(memos, std::bind_front(&ExpertChoices::replay, &choices));
   }
-  const StepOutcome outcome = compute_gradients(rank.model, rank.parameters, batches, memos);
+  const StepOutcome outcome =
+      compute_gradients(rank.model, rank.parameters, batches, memos, schedule);
   if (records) {
     for_each_batch(memos, std::bind_front(&ExpertChoices::record, &choices));
   }
@@ -216,17 +219,19 @@ void run_rank(const LayoutRun& run, const Groups& groups, LogicalTensors& result
   Parameters& parameters = rank.parameters;
   LanguageModel& model = rank.model;
   AdamW optimizer(parameters, config.optimizer);
+  const MakeSchedule schedule = training_schedule(config.parallel);
   for (int64_t step = 0; step < kLayoutRunSteps; ++step) {
     const auto batches = own_batches(run, step, groups);
     if (step == 0) {
-      const StepOutcome first = compute_gradients(model, parameters, batches);
+      const StepOutcome first = compute_gradients(model, parameters, batches, schedule);
       result.add_gradients(parameters);
       result.add_whole("loss.first", at::full({1}, first.loss(), at::kDouble));
       clear_gradients(parameters);
     }
-    add_outcome(train_step(model, parameters, optimizer, batches,
-                           {config.optimizer.lr, config.optimizer.clip_grad_norm, std::nullopt}),
-                step, result);
+    add_outcome(
+        train_step(model, parameters, optimizer, batches,
+                   {config.optimizer.lr, config.optimizer.clip_grad_norm, std::nullopt}, schedule),
+        step, result);
   }
   const auto add_weights = [&] { result.add_weights(parameters); };
   rank.partition == nullptr ? add_weights() : rank.partition->with_all_present(add_weights);
@@ -258,7 +263,7 @@ LayoutRunSites run_layout(const LayoutRun& run, LogicalTensors& result) {
         run_rank(run, groups, result);
         names.add(groups.ledger());
       },
-      run.timeout, run.config.parallel.verify_calls);
+      run.timeout, run.config.parallel.verify_calls, slow_groups(run.config.parallel));
   return names.sites();
 }
 

@@ -54,16 +54,19 @@ void put_times(Json& line, const StepMetrics& metrics) {
   line["tokens_per_s"] = number(tokens_per_second(metrics).value());
   line["tflops_per_rank"] = number(teraflops_per_second(metrics).value());
   line["flops_per_rank"] = number(metrics.flops_per_rank);
-  const auto put_share = [&](const std::string& name, const std::optional<double>& seconds) {
-    if (seconds) {
-      line[name + "_share"] = number(Ratio{*seconds, metrics.step_time_s}.value());
-      line[name + "_time_s"] = number(*seconds);
+  const auto put_transfers = [&](const std::string& name, const std::optional<TransferTime>& time) {
+    if (time) {
+      line[name + "_share"] = number(Ratio{time->waited_s, metrics.step_time_s}.value());
+      line[name + "_time_s"] = number(time->waited_s);
+      line[name + "_hidden_s"] = number(time->hidden_s);
     }
   };
-  put_share("dispatch", metrics.dispatch_time_s);
-  put_share("combine", metrics.combine_time_s);
+  put_transfers("dispatch", metrics.dispatch);
+  put_transfers("combine", metrics.combine);
   if (metrics.expert_matmul) {
-    put_share("expert_matmul", metrics.expert_matmul->seconds);
+    const double seconds = metrics.expert_matmul->seconds;
+    line["expert_matmul_share"] = number(Ratio{seconds, metrics.step_time_s}.value());
+    line["expert_matmul_time_s"] = number(seconds);
     line["expert_matmul_efficiency"] = number(metrics.expert_matmul->efficiency().value());
     line["expert_matmul_tflops"] = number(metrics.expert_matmul->tflops().value());
     line["peak_tflops"] = number(metrics.expert_matmul->peak_tflops);
@@ -177,13 +180,17 @@ std::vector<std::pair<std::string, double>> to_scalars(const StepMetrics& metric
   put("speed/step_time_s", metrics.step_time_s);
   put_ratio("speed/tokens_per_s", tokens_per_second(metrics));
   put_ratio("speed/tflops_per_rank", teraflops_per_second(metrics));
-  const auto put_share = [&](const std::string& tag, const std::optional<double>& seconds) {
-    put_ratio(tag, seconds ? std::optional(Ratio{*seconds, metrics.step_time_s}) : std::nullopt);
+  const auto put_transfers = [&](const std::string& tag, const std::optional<TransferTime>& time) {
+    if (time) {
+      put_ratio(tag + "_share", Ratio{time->waited_s, metrics.step_time_s});
+      put_ratio(tag + "_hidden_share", time->hidden_share());
+    }
   };
-  put_share("speed/dispatch_share", metrics.dispatch_time_s);
-  put_share("speed/combine_share", metrics.combine_time_s);
+  put_transfers("speed/dispatch", metrics.dispatch);
+  put_transfers("speed/combine", metrics.combine);
   if (metrics.expert_matmul) {
-    put_share("speed/expert_matmul_share", metrics.expert_matmul->seconds);
+    put_ratio("speed/expert_matmul_share",
+              Ratio{metrics.expert_matmul->seconds, metrics.step_time_s});
     put_ratio("speed/expert_matmul_efficiency", metrics.expert_matmul->efficiency());
   }
   return scalars;

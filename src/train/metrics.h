@@ -44,6 +44,14 @@ struct ExpertMatmul {
   Ratio efficiency() const { return {flops * 1e-12, seconds * peak_tflops}; }
 };
 
+// What this rank's transfers of one purpose took in a step.
+struct TransferTime {
+  double waited_s = 0;  // for them, computing nothing
+  double hidden_s = 0;  // beside, while it computed
+
+  Ratio hidden_share() const { return {hidden_s, waited_s + hidden_s}; }
+};
+
 // What one optimizer step reports: one line of metrics.jsonl. Counts are over all ranks, real
 // tokens only; times and FLOPs are this rank's.
 struct StepMetrics {
@@ -60,8 +68,8 @@ struct StepMetrics {
   std::optional<Ratio> eval_loss;       // where an evaluation followed this step
   double step_time_s = 0;
   double flops_per_rank = 0;
-  std::optional<double> dispatch_time_s;  // models with experts
-  std::optional<double> combine_time_s;
+  std::optional<TransferTime> dispatch;  // models with experts
+  std::optional<TransferTime> combine;
   std::optional<ExpertMatmul> expert_matmul;
 };
 
@@ -72,14 +80,16 @@ std::string to_json(const StepMetrics& metrics);
 
 // Keys whose values depend on the clock, and are the last of each line; all other values of a
 // resumed run equal those of an uninterrupted one.
-constexpr std::array<std::string_view, 13> kTimeKeys = {"step_time_s",
+constexpr std::array<std::string_view, 15> kTimeKeys = {"step_time_s",
                                                         "tokens_per_s",
                                                         "tflops_per_rank",
                                                         "flops_per_rank",
                                                         "dispatch_share",
                                                         "dispatch_time_s",
+                                                        "dispatch_hidden_s",
                                                         "combine_share",
                                                         "combine_time_s",
+                                                        "combine_hidden_s",
                                                         "expert_matmul_share",
                                                         "expert_matmul_time_s",
                                                         "expert_matmul_efficiency",

@@ -341,8 +341,8 @@ void TrainingRun::train_one_step() {
   const MicroBatches batches = next_batches();
   attended_length_ = attended_length(batches);
   trained_->model.take_expert_work();  // of an evaluation
-  const StepOutcome outcome =
-      train_step(trained_->model, trained_->parameters, trained_->optimizer, batches, rates);
+  const StepOutcome outcome = train_step(trained_->model, trained_->parameters, trained_->optimizer,
+                                         batches, rates, training_schedule(config_.parallel));
   expert_work_ = trained_->model.take_expert_work();
   ++step_;
   count_skipped(outcome);
@@ -450,8 +450,11 @@ void TrainingRun::report(const StepOutcome& outcome, double learning_rate, doubl
       training_flops(config_, static_cast<double>(outcome.num_tokens), attended_length_) /
       static_cast<double>(groups_.mesh().world_size());
   if (!metrics.expert_load.empty()) {
-    metrics.dispatch_time_s = groups_.ledger().seconds(Purpose::kDispatch);
-    metrics.combine_time_s = groups_.ledger().seconds(Purpose::kCombine);
+    const auto time_of = [&ledger = groups_.ledger()](Purpose purpose) {
+      return TransferTime{ledger.seconds(purpose), ledger.hidden_seconds(purpose)};
+    };
+    metrics.dispatch = time_of(Purpose::kDispatch);
+    metrics.combine = time_of(Purpose::kCombine);
     metrics.expert_matmul = {expert_work_.seconds, expert_work_.flops, peak_tflops()};
   }
   // All ranks hear of a full disk, rather than wait for the one that met it.

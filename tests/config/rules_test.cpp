@@ -483,6 +483,46 @@ TEST(Rules, ContextRanksShareHeads) {
   EXPECT_EQ(broken_by(with(12, 12, 2, 3)), Lines{});
 }
 
+TEST(Rules, ZeroBubbleHasOneStagePerRankAndWholePassesOfItsOwn) {
+  const auto zero_bubble = [](Config& c) {
+    c.parallel.pipeline_size = 2;
+    c.parallel.pipeline_schedule = PipelineSchedule::kZeroBubble;
+  };
+  EXPECT_EQ(broken_by(zero_bubble), Lines{});
+  EXPECT_EQ(broken_by([&](Config& c) {
+              zero_bubble(c);
+              c.model.num_layers = 4;
+              c.parallel.virtual_pipeline_size = 2;
+            }),
+            Lines{"parallel.pipeline_schedule zero_bubble is for one stage per rank: "
+                  "parallel.virtual_pipeline_size (2) must be 1, or the schedule 1f1b"});
+  EXPECT_EQ(broken_by([&](Config& c) {
+              zero_bubble(c);
+              c.parallel.expert_size = 2;
+              c.parallel.expert_overlap = true;
+            }),
+            Lines{"parallel.pipeline_schedule zero_bubble and parallel.expert_overlap exclude each "
+                  "other: one cuts backward passes in two, the other pairs whole ones with forward "
+                  "passes"});
+}
+
+TEST(Rules, ASlowLinkIsDeclared) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.parallel.slow_link = {"ep", "dp-cp"};
+              c.parallel.link_latency_us = 50;
+            }),
+            Lines{});
+  EXPECT_EQ(broken_by([](Config& c) { c.parallel.slow_link = {"ep"}; }),
+            Lines{"parallel.slow_link slows nothing down: parallel.link_latency_us or "
+                  "parallel.link_gb_per_s must be above 0"});
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.parallel.slow_link = {"ep", "nodes"};
+              c.parallel.link_gb_per_s = 10;
+            }),
+            Lines{"parallel.slow_link: there is no group nodes; the groups are world, tp, cp, dp, "
+                  "dp-cp, dp-cp-tp, pp, etp, ep, ep-etp, edp"});
+}
+
 TEST(Rules, AreAllReportedAtOnceByAnException) {
   Config config = good();
   config.moe.top_k = 9;
@@ -545,6 +585,19 @@ TEST(WorldRules, DataRanksShareTheBatch) {
             "3 data-parallel");
 }
 
+TEST(WorldRules, OverlapHasTwoMicroBatches) {
+  Config config = good();
+  config.parallel.expert_size = 2;
+  config.parallel.expert_overlap = true;
+  config.train.micro_batch_size = 2;
+  EXPECT_EQ(broken_rules_of_world(config, 2), Lines{});
+  config.train.micro_batch_size = 4;
+  EXPECT_EQ(broken_rules_of_world(config, 2),
+            Lines{"parallel.expert_overlap pairs one micro-batch with another: "
+                  "train.global_batch_size (8) must be at least 2 x train.micro_batch_size x "
+                  "data-parallel ranks (2 x 4 x 2 = 16)"});
+}
+
 // --- Warnings
 
 // What is warned about when every setting has been given by hand.
@@ -602,6 +655,16 @@ TEST(Warnings, NameSettingsThatAnotherOneSwitchesOff) {
                   "dense [run.yaml:1]"});
   EXPECT_EQ(warned_by([](Config& c) { c.parallel.sequence_parallel = true; }),
             Lines{"parallel.sequence_parallel (true) has no effect: parallel.tensor_size is 1 "
+                  "[run.yaml:1]"});
+  EXPECT_EQ(
+      warned_by([](Config& c) { c.parallel.pipeline_schedule = PipelineSchedule::kZeroBubble; }),
+      Lines{"parallel.pipeline_schedule (zero_bubble) has no effect: parallel.pipeline_size "
+            "is 1 [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.parallel.expert_overlap = true; }),
+            Lines{"parallel.expert_overlap (true) has no effect: parallel.expert_size and "
+                  "expert_tensor_size are 1: no token travels [run.yaml:1]"});
+  EXPECT_EQ(warned_by([](Config& c) { c.parallel.link_latency_us = 5; }),
+            Lines{"parallel.link_latency_us (5) has no effect: parallel.slow_link names no group "
                   "[run.yaml:1]"});
   EXPECT_EQ(warned_by([](Config& c) {
               c.optimizer.schedule = LrSchedule::kConstant;

@@ -93,6 +93,13 @@ void draw_layout(Draws& draws, LayoutRun& run) {
   parallel.virtual_pipeline_size = parallel.pipeline_size > 1 ? draws.number("vpp", {1, 1, 2}) : 1;
   run.config.model.num_layers = draws.number("layers", {2, 2, 4, 5});
   parallel.pipeline_layout = draw_pipeline_layout(draws, run.config);
+  if (parallel.pipeline_size > 1 && parallel.virtual_pipeline_size == 1) {
+    parallel.pipeline_schedule =
+        draws.of<PipelineSchedule>("schedule", {{PipelineSchedule::kOneForwardOneBackward, "1f1b"},
+                                                {PipelineSchedule::kZeroBubble, "zero_bubble"}});
+  }
+  parallel.expert_overlap =
+      parallel.pipeline_schedule != PipelineSchedule::kZeroBubble && draws.flag("overlap");
   parallel.sequence_parallel = parallel.tensor_size > 1 && draws.flag("sp");
   parallel.order = draws.of<const char*>("order", {{"tp-cp-ep-dp-pp", "tp-cp-ep-dp-pp"},
                                                    {"dp-tp-cp-ep-pp", "dp-tp-cp-ep-pp"},

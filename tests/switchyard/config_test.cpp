@@ -76,6 +76,25 @@ TEST_F(ConfigCommand, ListsTheStagesOfAPipeline) {
       << result.output;
 }
 
+// Eight micro-batches; a backward pass takes as long as two forward passes: 3 of 8 x 3 + 3 idle,
+// with zero bubble 1 of 8 x 3 + 1.
+TEST_F(ConfigCommand, SaysHowAPipelineIsFilled) {
+  write("run.yaml", kExample);
+  const std::string words =
+      "config show run.yaml train.micro_batch_size=1 model.num_layers=2 parallel.pipeline_size=2 "
+      "--ranks 2 parallel.pipeline_schedule=";
+  const std::pair<const char*, const char*> cases[] = {
+      {"1f1b",
+       "# 8 micro-batches: ranks idle for 11.1 % of them; each pp holds at most 2 1 at once\n"},
+      {"zero_bubble",
+       "# 8 micro-batches: ranks idle for 4.0 % of them; each pp holds at most 2 2 at once\n"}};
+  for (const auto& [schedule, line] : cases) {
+    const ProgramResult result = run_program(words + schedule);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_NE(result.output.find(line), std::string::npos) << result.output;
+  }
+}
+
 TEST_F(ConfigCommand, SaysWhyALayoutDoesNotFitTheRanks) {
   write("run.yaml", kExample);
   const ProgramResult result = run_program("config show run.yaml parallel.tensor_size=2 --ranks 3");

@@ -27,8 +27,8 @@ StepMetrics example() {
   metrics.expert_load = {ExpertLoad::from_counts(2, {6, 0, 2, 0})};
   metrics.step_time_s = 0.5;
   metrics.flops_per_rank = 3e12;
-  metrics.dispatch_time_s = 0.125;
-  metrics.combine_time_s = 0.0625;
+  metrics.dispatch = {.waited_s = 0.125, .hidden_s = 0.375};
+  metrics.combine = {.waited_s = 0.0625, .hidden_s = 0};
   metrics.expert_matmul = {.seconds = 0.25, .flops = 1e12, .peak_tflops = 8};
   return metrics;
 }
@@ -42,7 +42,8 @@ TEST(ToJson, WritesEveryKeyInOrder) {
             R"("idle":2,"experts":4,"copies":8}],)"
             R"("step_time_s":0.5,"tokens_per_s":2000.0,"tflops_per_rank":6.0,)"
             R"("flops_per_rank":3000000000000.0,"dispatch_share":0.25,"dispatch_time_s":0.125,)"
-            R"("combine_share":0.125,"combine_time_s":0.0625,)"
+            R"("dispatch_hidden_s":0.375,"combine_share":0.125,"combine_time_s":0.0625,)"
+            R"("combine_hidden_s":0.0,)"
             R"("expert_matmul_share":0.5,"expert_matmul_time_s":0.25,)"
             R"("expert_matmul_efficiency":0.5,"expert_matmul_tflops":4.0,"peak_tflops":8.0})");
 }
@@ -127,7 +128,9 @@ TEST(ToScalars, NamesEveryValueThatExists) {
       {"speed/tokens_per_s", 2000.0},
       {"speed/tflops_per_rank", 6.0},
       {"speed/dispatch_share", 0.25},
+      {"speed/dispatch_hidden_share", 0.75},
       {"speed/combine_share", 0.125},
+      {"speed/combine_hidden_share", 0},
       {"speed/expert_matmul_share", 0.5},
       {"speed/expert_matmul_efficiency", 0.5},
   };
