@@ -16,10 +16,10 @@ import statistics
 import subprocess
 
 MODEL = """
-model: {num_layers: 4, hidden_size: 256, num_attention_heads: 8, ffn_hidden_size: 768}
+model: {num_layers: 4, hidden_size: 256, num_attention_heads: 8}
 moe: {num_experts: 8, top_k: 2, ffn_hidden_size: 512}
 data: {train: [.deps/text/train_bytes], tokenizer: bytes, sequence_length: 512}
-train: {steps: 4, global_batch_size: 16, micro_batch_size: 1, threads: 1}
+train: {steps: 3, global_batch_size: 16, micro_batch_size: 1, threads: 1}
 optimizer: {lr: 1e-3}
 parallel: {expert_size: 2}
 metrics: {tensorboard: false}
@@ -32,7 +32,7 @@ def train(options, settings):
     config = options.folder / "model.yaml"
     config.write_text(MODEL)
     subprocess.run([options.switchyard, "launch", "-n", "2", "--", "train", str(config), f"run.dir={run}", *settings],
-                   check=True, stdout=subprocess.DEVNULL)
+                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     steps = [json.loads(line) for line in open(run / "metrics.jsonl")]
     times = {
         "step": [s["step_time_s"] for s in steps[1:]],

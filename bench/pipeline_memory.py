@@ -2,7 +2,7 @@
 
     python3 bench/pipeline_memory.py build/switchyard FOLDER [--micro-batches 8]
 
-Needs the text of `make quickstart`. Four ranks of a pipeline, one process each, take two steps of a model of eight layers. Memory
+Needs the text of `make quickstart`. Four ranks of a pipeline, one process each, take a step of a model of eight layers. Memory
 is the most that was resident (ru_maxrss), less that of the same run with one micro-batch of 16 tokens, in MiB. All runs with the
 same batches must end with the same losses.
 """
@@ -19,8 +19,8 @@ RANKS = 4
 MODEL = """
 model: {num_layers: 8, hidden_size: 256, num_attention_heads: 8, ffn_hidden_size: 768}
 moe: {num_experts: 8, top_k: 2, ffn_hidden_size: 256, first_dense_layers: 2}
-data: {train: [.deps/text/train_bytes], tokenizer: bytes, sequence_length: 1024}
-train: {steps: 2, micro_batch_size: 1, threads: 1}
+data: {train: [.deps/text/train_bytes], tokenizer: bytes, sequence_length: 512}
+train: {steps: 1, micro_batch_size: 1, threads: 1}
 optimizer: {lr: 1e-3}
 parallel: {pipeline_size: 4}
 metrics: {tensorboard: false}
