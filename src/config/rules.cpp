@@ -390,6 +390,17 @@ std::string recompute_names_modules(const Config& config) {
                 "leave them out, or moe");
 }
 
+std::string divided_gradients_come_at_once(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  return unless(
+      parallel.pipeline_schedule != PipelineSchedule::kZeroBubble ||
+          parallel.data_sharding < DataSharding::kGradients,
+      "parallel.pipeline_schedule zero_bubble puts off the gradients of weights; "
+      "parallel.data_sharding {} divides those of a layer as soon as its backward pass has "
+      "left it: take optimizer or none",
+      word_of(kDataShardingWords, parallel.data_sharding));
+}
+
 std::string offload_names_modules(const Config& config) {
   const auto& all = OffloadModules::kAll;
   for (const std::string& name : config.train.offload_modules) {
@@ -940,6 +951,7 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
       slow_link_is_declared(config),
       recompute_names_modules(config),
       offload_names_modules(config),
+      divided_gradients_come_at_once(config),
       order_names_every_axis(config),
       tensor_ranks_share_heads(config),
       tensor_ranks_share_query_groups(config),

@@ -1,5 +1,6 @@
 #include "config/rules.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "config/example.h"
@@ -393,6 +394,31 @@ TEST(Rules, RecomputeNamesModules) {
             Lines{"train.recompute_modules: moe computes experts and shared_expert again already: "
                   "leave them out, or moe"});
   EXPECT_EQ(lines({"norms", "core_attention", "mlp", "moe"}), Lines{});
+}
+
+TEST(Rules, OffloadNamesModules) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.train.offload_modules = {"experts", "norms"};
+            }),
+            Lines{"train.offload_modules: there is no norms; the modules are attention, mlp, "
+                  "experts, shared_expert"});
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.train.offload_modules = {"attention", "experts"};
+            }),
+            Lines{});
+}
+
+TEST(Rules, DividedGradientsComeAtOnce) {
+  EXPECT_THAT(
+      broken_by([](Config& c) {
+        c.parallel.pipeline_schedule = PipelineSchedule::kZeroBubble;
+        c.parallel.data_sharding = DataSharding::kParameters;
+      }),
+      testing::Contains("parallel.pipeline_schedule zero_bubble puts off the gradients of weights; "
+                        "parallel.data_sharding parameters divides those of a layer as soon as its "
+                        "backward pass has left it: take optimizer or none"));
+  EXPECT_EQ(broken_by([](Config& c) { c.parallel.data_sharding = DataSharding::kParameters; }),
+            Lines{});
 }
 
 TEST(Rules, TensorRanksShareWidths) {

@@ -177,6 +177,34 @@ TEST(Sharding, HoldsAQuarterOnFourRanksAndMovesTheBytesOfAnAllReduce) {
   });
 }
 
+// Gradients travel after each backward pass, and parameters once more each time they are used.
+TEST(Sharding, MovesTheBytesOfEveryPassAndUse) {
+  run_ranks({.world_size = 4}, [](Groups& groups) {
+    constexpr double kThreeQuarters = 3 * 1001 * 97 * 4 * 3 / 4.0;
+    constexpr double kUneven = 6 * 3 * 3 * 4;
+    const auto expect_bytes = [&](Purpose purpose, double times) {
+      EXPECT_NEAR(static_cast<double>(groups.ledger().bytes(purpose)), times * kThreeQuarters,
+                  kUneven);
+    };
+    Parameters parameters(groups, Dtypes::fp32(), 5, FirstValues::kInitial,
+                          DataSharding::kParameters);
+    declare_large(parameters);
+    const auto partition = make_partition(parameters, ParallelConfig{});
+    groups.ledger().clear();
+    for (int pass = 0; pass < 2; ++pass) {
+      partition->forward_begins("head");
+      partition->forward_ends("head");
+      partition->backward_begins("head");
+      partition->backward_ends("head");
+      partition->pass_ends({"head"});
+    }
+    reduce_gradients(parameters);
+    publish_parameters(parameters);
+    expect_bytes(Purpose::kGradient, 2);
+    expect_bytes(Purpose::kParameters, 4);
+  });
+}
+
 TEST(Sharding, DividesGradientsAndParametersByTheRanks) {
   run_ranks({.world_size = 4}, [](Groups& groups) {
     constexpr double kElements = 3 * 1001 * 97;
