@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "config/reader.h"
 #include "config/required.h"
+#include "config/warnings.h"
 
 namespace switchyard {
 namespace {

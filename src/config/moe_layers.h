@@ -6,8 +6,7 @@
 
 namespace switchyard {
 
-// For each layer of the model whether it has experts: moe.layers, or all when that is empty, from
-// moe.first_dense_layers on. [num_layers] Throws ConfigError when moe.layers is malformed.
+// For each layer of the model whether it has experts, as layer_kinds() says. [num_layers]
 std::vector<bool> moe_layers(const Config& config);
 
 }  // namespace switchyard

@@ -18,7 +18,6 @@ struct NotBuilt {
 
 // A row goes when what it names is built.
 constexpr std::array kNotBuilt{
-    NotBuilt{"model.layer_pattern"},
     NotBuilt{"model.activation_clamp"},
     NotBuilt{"model.activation_offset"},
     NotBuilt{"model.norm"},

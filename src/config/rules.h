@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "config/config.h"
-#include "config/origins.h"
 
 namespace switchyard {
 
@@ -26,9 +25,5 @@ std::vector<std::string> broken_rules_of_world(const Config& config, int64_t num
 // Throw ConfigError with all lines.
 void check_rules(const Config& config, ConfigUse use);
 void check_rules_of_world(const Config& config, int64_t num_ranks);
-
-// What is allowed but hardly meant, one line each: settings that were given and do nothing in this
-// run, a warm-up longer than the run.
-std::vector<std::string> warnings_about(const Config& config, const Origins& origins);
 
 }  // namespace switchyard

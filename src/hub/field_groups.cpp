@@ -408,7 +408,7 @@ std::vector<std::pair<std::string, std::string>> activation_words() {
 std::vector<TensorRule> decoder_tensors() {
   return {
       {"model.embed_tokens.weight", "embedding.weight"},
-      {in_layer("input_layernorm.weight"), logical("attention_norm.weight")},
+      {in_layer("input_layernorm.weight"), logical("mixer_norm.weight")},
       {in_layer("self_attn.q_proj.weight"), logical("attention.q"), {}, {2, 1}},
       {in_layer("self_attn.k_proj.weight"), logical("attention.k"), {}, {2, 1}},
       {in_layer("self_attn.v_proj.weight"), logical("attention.v"), {}, {2, 1}},

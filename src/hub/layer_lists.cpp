@@ -11,7 +11,7 @@ namespace switchyard {
 std::vector<bool> moe_layers_of(const Config& config) {
   std::vector<bool> layers;
   for (const LayerSpec& layer : describe_layers(config)) {
-    layers.push_back(layer.feed_forward == FeedForward::kMoe);
+    layers.push_back(layer.has_experts());
   }
   return layers;
 }

@@ -7,6 +7,7 @@
 
 #include "config/offload_modules.h"
 #include "config/recompute_modules.h"
+#include "model/make_mixer.h"
 #include "nn/offload.h"
 #include "nn/recompute.h"
 
@@ -21,22 +22,32 @@ Placed add(const Placed& left, const Placed& right) {
 
 DecoderLayer::DecoderLayer(const Scope& scope, const Config& config, const LayerSpec& spec)
     : parameters_(scope.parameters),
-      offloads_attention_(offloads(config.train, OffloadModules::kAttention)),
+      offloads_mixers_(offloads(config.train, OffloadModules::kAttention)),
       offloads_mlp_(offloads(config.train, OffloadModules::kMlp)),
       recomputes_norms_(recomputes(config.train, RecomputeModules::kNorms)),
       recomputes_mlp_(recomputes(config.train, RecomputeModules::kMlp)),
       recomputes_moe_(recomputes(config.train, RecomputeModules::kMoe)),
       drops_outputs_(recomputes_norms_ ||
-                     recomputes(config.train, RecomputeModules::kCoreAttention)),
-      attention_norm_(scope / "attention_norm", config.model, config.parallel.sequence_parallel),
-      attention_(scope / "attention", config, spec.attention_window),
-      mlp_norm_(scope / "mlp_norm", config.model, config.parallel.sequence_parallel) {
-  switch (spec.feed_forward) {
+                     recomputes(config.train, RecomputeModules::kCoreAttention)) {
+  const auto make_norm = [&](const char* name) {
+    return std::make_unique<Norm>(scope / name, config.model, config.parallel.sequence_parallel);
+  };
+  if (!spec.kinds.mixers.empty()) {
+    mixer_norm_ = make_norm("mixer_norm");
+    for (const MixerKind kind : spec.kinds.mixers) {
+      mixers_.push_back(make_mixer(scope, config, kind, spec));
+    }
+  }
+  switch (spec.kinds.feed_forward) {
+    case FeedForward::kNone:
+      break;
     case FeedForward::kDense:
+      mlp_norm_ = make_norm("mlp_norm");
       mlp_ = std::make_unique<Mlp>(scope / "mlp", config, config.model.ffn_hidden_size,
                                    config.model.mlp_bias);
       break;
     case FeedForward::kMoe:
+      mlp_norm_ = make_norm("mlp_norm");
       moe_ = std::make_unique<MoeLayer>(scope / "moe", config, spec.moe);
       break;
   }
@@ -52,10 +63,19 @@ Placed DecoderLayer::normed(const Norm& norm, const Placed& hidden) const {
   return {recompute_with_output(run, {hidden.tensor}), hidden.placement};
 }
 
-Placed DecoderLayer::attend(const Placed& hidden, const ForwardContext& context,
-                            std::vector<KeyValueCache>* caches) const {
-  const OffloadedActivations offloaded(offloads_attention_, parameters_);
-  return attention_.forward(hidden, context, caches);
+Placed DecoderLayer::add_mixers(const Placed& hidden, const ForwardContext& context,
+                                const std::vector<LayerCache*>& caches) const {
+  const Placed input = normed(*mixer_norm_, hidden);
+  const OffloadedActivations offloaded(offloads_mixers_, parameters_);
+  Placed sum = hidden;
+  for (size_t i = 0; i < mixers_.size(); ++i) {
+    MixerCaches own;
+    for (LayerCache* cache : caches) {
+      own.push_back(cache->at(i).get());
+    }
+    sum = add(sum, mixers_[i]->forward(input, context, caches.empty() ? nullptr : &own));
+  }
+  return sum;
 }
 
 Placed DecoderLayer::forward_mlp(const Placed& hidden) const {
@@ -90,18 +110,29 @@ MoeOutput DecoderLayer::forward_moe(const Placed& hidden, const ForwardContext& 
 
 LayerOutput DecoderLayer::forward(const Placed& hidden, const ForwardContext& context,
                                   const std::shared_ptr<RoutingMemo>& memo,
-                                  std::vector<KeyValueCache>* caches) const {
+                                  const std::vector<LayerCache*>& caches) const {
   std::optional<DroppedOutputs> dropped;
   if (drops_outputs_) {
     dropped.emplace();
   }
-  const Placed attended = add(hidden, attend(normed(attention_norm_, hidden), context, caches));
-  const Placed input = normed(mlp_norm_, attended);
+  const Placed mixed = mixers_.empty() ? hidden : add_mixers(hidden, context, caches);
+  if (mlp_norm_ == nullptr) {
+    return {mixed, {}, {}};
+  }
+  const Placed input = normed(*mlp_norm_, mixed);
   if (mlp_ != nullptr) {
-    return {add(attended, forward_mlp(input)), {}, {}};
+    return {add(mixed, forward_mlp(input)), {}, {}};
   }
   MoeOutput output = forward_moe(input, context, memo);
-  return {add(attended, output.hidden), output.objective, output.statistics};
+  return {add(mixed, output.hidden), output.objective, output.statistics};
+}
+
+LayerCache DecoderLayer::new_cache() const {
+  LayerCache caches;
+  for (const auto& mixer : mixers_) {
+    caches.push_back(mixer->new_cache());
+  }
+  return caches;
 }
 
 }  // namespace switchyard

@@ -37,8 +37,19 @@ double training_flops(const Config& config, double num_tokens, double sequence_l
   };
   double per_token = hidden * static_cast<double>(model.vocab_size);
   for (const LayerSpec& layer : describe_layers(config)) {
-    per_token += projections + scores(layer);
-    per_token += layer.feed_forward == FeedForward::kDense ? dense : experts(layer.moe);
+    if (layer.kinds.has(MixerKind::kAttention)) {
+      per_token += projections + scores(layer);
+    }
+    switch (layer.kinds.feed_forward) {
+      case FeedForward::kNone:
+        break;
+      case FeedForward::kDense:
+        per_token += dense;
+        break;
+      case FeedForward::kMoe:
+        per_token += experts(layer.moe);
+        break;
+    }
   }
   constexpr double kPerMultiplyAdd = 2;
   constexpr double kForwardAndBackward = 3;

@@ -54,9 +54,8 @@ LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
   const std::vector<LayerSpec> specs = describe_layers(config);
   layers_.resize(specs.size());
   for (const LayerSpec& spec : specs) {
-    const bool has_experts = spec.feed_forward == FeedForward::kMoe;
-    moe_index_.push_back(has_experts ? std::ssize(num_experts_) : -1);
-    if (has_experts) {
+    moe_index_.push_back(spec.has_experts() ? std::ssize(num_experts_) : -1);
+    if (spec.has_experts()) {
       num_experts_.push_back(spec.moe.num_experts);
     }
   }
@@ -290,13 +289,16 @@ void LanguageModel::add_language_loss(const Placed& hidden, const TokenBatch& ba
   output.objective = output.objective.defined() ? language_loss + output.objective : language_loss;
 }
 
-DecodingCaches LanguageModel::new_caches(int64_t num_sequences) const {
-  return DecodingCaches(layers_.size(),
-                        std::vector<KeyValueCache>(static_cast<size_t>(num_sequences)));
+DecodingCache LanguageModel::new_cache() const {
+  DecodingCache cache;
+  for (const auto& layer : layers_) {
+    cache.layers.push_back(layer->new_cache());
+  }
+  return cache;
 }
 
 at::Tensor LanguageModel::next_logits(const std::vector<std::vector<int64_t>>& tokens,
-                                      DecodingCaches& caches) const {
+                                      std::vector<DecodingCache>& caches) const {
   check_is_in_memory();
   const at::NoGradGuard no_grad;
   std::vector<int64_t> row;
@@ -306,7 +308,8 @@ at::Tensor LanguageModel::next_logits(const std::vector<std::vector<int64_t>>& t
   for (size_t i = 0; i < tokens.size(); ++i) {
     row.insert(row.end(), tokens[i].begin(), tokens[i].end());
     lengths.push_back(std::ssize(tokens[i]));
-    first_positions.push_back(caches.at(0).at(i).length);
+    first_positions.push_back(
+        std::exchange(caches.at(i).length, caches[i].length + lengths.back()));
     last.push_back(std::ssize(row) - 1);
   }
   const auto num_tokens = std::ssize(row);
@@ -314,28 +317,16 @@ at::Tensor LanguageModel::next_logits(const std::vector<std::vector<int64_t>>& t
       context_for(SequenceTable::from_lengths(lengths), first_positions, 1);
   Placed hidden = embedding_->forward(at::tensor(row, at::kLong), residual_placement(num_tokens));
   for (size_t i = 0; i < layers_.size(); ++i) {
-    hidden =
-        layers_[i]->forward(hidden, context, std::make_shared<RoutingMemo>(), &caches[i]).hidden;
+    std::vector<LayerCache*> of_layer;
+    for (DecodingCache& cache : caches) {
+      of_layer.push_back(&cache.layers.at(i));
+    }
+    hidden = layers_[i]->forward(hidden, context, std::make_shared<RoutingMemo>(), of_layer).hidden;
   }
   const Placed whole = convert(final_norm_->forward(hidden), Placement::invariant(), tensor_group_,
                                {"generate.last_token"});
   return head_->logits(
       {whole.tensor.index_select(0, at::tensor(last, at::kLong)), whole.placement});
-}
-
-at::Tensor LanguageModel::next_logits(const at::Tensor& tokens,
-                                      std::vector<KeyValueCache>& caches) const {
-  const auto* first = tokens.const_data_ptr<int64_t>();
-  DecodingCaches of_one;
-  for (KeyValueCache& cache : caches) {
-    of_one.push_back({std::move(cache)});
-  }
-  const at::Tensor logits =
-      next_logits({std::vector<int64_t>(first, first + tokens.numel())}, of_one);
-  for (size_t i = 0; i < caches.size(); ++i) {
-    caches[i] = std::move(of_one[i][0]);
-  }
-  return logits[0];
 }
 
 at::Tensor LanguageModel::logits(const TokenBatch& batch) const {

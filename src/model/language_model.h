@@ -37,8 +37,11 @@ struct ModelOutput {
 // One RoutingMemo per layer (unused by dense ones).
 using RoutingMemos = std::vector<std::shared_ptr<RoutingMemo>>;
 
-// Keys and values of every layer, of every sequence: caches[layer][sequence].
-using DecodingCaches = std::vector<std::vector<KeyValueCache>>;
+// What a model keeps of one sequence while it generates.
+struct DecodingCache {
+  int64_t length = 0;  // tokens met
+  std::vector<LayerCache> layers;
+};
 
 // A decoder-only language model, built from a list of layer descriptions.
 // Parameter names: embedding.weight, layers.N.…, final_norm.weight, head.weight.
@@ -80,13 +83,11 @@ class LanguageModel {
   const Group& pipeline() const { return pipeline_; }
 
   // Appends `tokens`, some for each sequence, to the sequences that `caches` hold, and returns the
-  // logits that follow each. [sequences, vocab] fp32. For generation: no gradient. Attention does
-  // not cross, so that a sequence among others gives what it gives alone.
+  // logits that follow each. [sequences, vocab] fp32. For generation: no gradient. Nothing crosses
+  // between sequences, so that one among others gives what it gives alone.
   at::Tensor next_logits(const std::vector<std::vector<int64_t>>& tokens,
-                         DecodingCaches& caches) const;
-  DecodingCaches new_caches(int64_t num_sequences) const;
-  // The same for one sequence: tokens [new tokens] int64, one cache per layer. [vocab] fp32
-  at::Tensor next_logits(const at::Tensor& tokens, std::vector<KeyValueCache>& caches) const;
+                         std::vector<DecodingCache>& caches) const;
+  DecodingCache new_cache() const;
   // Logits of every token of a batch, [tokens, vocab] fp32. No gradient.
   at::Tensor logits(const TokenBatch& batch) const;
 

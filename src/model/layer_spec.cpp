@@ -2,7 +2,6 @@
 
 #include "config/layer_overrides.h"
 #include "config/layer_set.h"
-#include "config/moe_layers.h"
 
 namespace switchyard {
 
@@ -13,11 +12,11 @@ std::vector<LayerSpec> describe_layers(const Config& config) {
       attention.window_layers.empty()
           ? std::vector<bool>(static_cast<size_t>(num_layers), true)
           : layer_set("attention.window_layers", attention.window_layers, num_layers);
-  const std::vector<bool> is_moe = moe_layers(config);
+  const std::vector<LayerKinds> kinds = layer_kinds(config);
   std::vector<LayerSpec> layers;
-  for (size_t i = 0; i < is_moe.size(); ++i) {
-    layers.push_back({is_moe[i] ? FeedForward::kMoe : FeedForward::kDense,
-                      has_window[i] ? attention.window : 0,
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const bool sees_window = has_window[i] && kinds[i].has(MixerKind::kAttention);
+    layers.push_back({kinds[i], sees_window ? attention.window : 0,
                       moe_of_layer(config, static_cast<int64_t>(i))});
   }
   return layers;

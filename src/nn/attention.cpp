@@ -107,7 +107,7 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
                         ? config.model.query_groups()
                         : config.model.query_groups() / scope.groups().tensor().size()),
       head_dim_(config.model.head_size()),
-      window_(window),
+      options_{.scale = {}, .window = window},
       clip_(config.attention.qkv_clip),
       qkv_(make_projections(scope, config)),
       query_norm_(scope, config, "q_norm", config.model.num_attention_heads, HeadsHere::kOwn,
@@ -125,9 +125,8 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
 
 at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const ForwardContext& context) const {
-  const AttentionOptions options{.scale = {}, .window = window_};
   const auto core = [exchange = context_attention_.get(), table = context.table,
-                     options](const std::vector<at::Tensor>& inputs) {
+                     options = options_](const std::vector<at::Tensor>& inputs) {
     return table.num_shares > 1 ? exchange->forward(inputs[0], inputs[1], inputs[2], table, options)
                                 : attention(inputs[0], inputs[1], inputs[2], table, options).out;
   };
@@ -145,8 +144,30 @@ at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at:
   return recompute(segment, {q, k, v})[0];
 }
 
+// Sequence by sequence: each has a cache of its own length.
+at::Tensor Attention::attend_after(const MixerCaches& caches, const at::Tensor& q,
+                                   const at::Tensor& k, const at::Tensor& v,
+                                   const SequenceTable& table) const {
+  std::vector<at::Tensor> parts;
+  for (int64_t i = 0; i < table.num_sequences(); ++i) {
+    const int64_t start = table.starts[static_cast<size_t>(i)];
+    const int64_t length = table.length(i);
+    auto& cache = dynamic_cast<KeyValueCache&>(*caches.at(static_cast<size_t>(i)));
+    const int64_t first_position = cache.length;
+    const auto [keys, values] =
+        cache.append(k.narrow(0, start, length), v.narrow(0, start, length));
+    parts.push_back(
+        attention_with_cache(q.narrow(0, start, length), keys, values, first_position, options_));
+  }
+  return parts.size() == 1 ? parts[0] : at::cat(parts);
+}
+
+std::unique_ptr<MixerCache> Attention::new_cache() const {
+  return std::make_unique<KeyValueCache>();
+}
+
 Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
-                          std::vector<KeyValueCache>* caches) const {
+                          const MixerCaches* caches) const {
   const at::Tensor qkv = qkv_.forward(hidden).view({-1, num_heads_ + 2 * num_kv_heads_, head_dim_});
   const auto parts = qkv.split_with_sizes({num_heads_, num_kv_heads_, num_kv_heads_}, 1);
   const auto clipped = [&](const at::Tensor& heads) {
@@ -162,25 +183,8 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
   const at::Tensor q = rotated(clipped(query_norm_.forward(parts[0])));
   const at::Tensor k = rotated(clipped(used(key_norm_.forward(parts[1]))));
   const at::Tensor v = clipped(used(parts[2]));
-  const AttentionOptions options{.scale = {}, .window = window_};
-  at::Tensor attended;
-  if (caches != nullptr) {
-    // Sequence by sequence: each has a cache of its own length.
-    std::vector<at::Tensor> parts_attended;
-    for (int64_t i = 0; i < context.table.num_sequences(); ++i) {
-      const int64_t start = context.table.starts[static_cast<size_t>(i)];
-      const int64_t length = context.table.length(i);
-      KeyValueCache& cache = caches->at(static_cast<size_t>(i));
-      const int64_t first_position = cache.length;
-      const auto [keys, values] =
-          cache.append(k.narrow(0, start, length), v.narrow(0, start, length));
-      parts_attended.push_back(
-          attention_with_cache(q.narrow(0, start, length), keys, values, first_position, options));
-    }
-    attended = parts_attended.size() == 1 ? parts_attended[0] : at::cat(parts_attended);
-  } else {
-    attended = attend(q, k, v, context);
-  }
+  const at::Tensor attended =
+      caches == nullptr ? attend(q, k, v, context) : attend_after(*caches, q, k, v, context.table);
   return output_.forward(attended.reshape({-1, num_heads_ * head_dim_}), hidden.placement);
 }
 

@@ -7,14 +7,14 @@
 
 #include "config/config.h"
 #include "nn/context_attention.h"
-#include "nn/forward_context.h"
 #include "nn/linear.h"
+#include "nn/mixer.h"
 #include "nn/qk_norm.h"
 
 namespace switchyard {
 
-// Keys and values of the tokens so far, of one sequence and one layer, for generation.
-struct KeyValueCache {
+// Keys and values of the tokens so far, of one sequence and one layer.
+struct KeyValueCache : MixerCache {
   at::Tensor keys;     // [capacity, kv_heads/tp, head_dim]; undefined before the first token
   at::Tensor values;   // the same
   int64_t length = 0;  // tokens held
@@ -33,27 +33,28 @@ struct KeyValueCache {
 //
 // Where tp has more ranks than there are key/value heads, every rank holds and computes all of
 // them, and attends to the one that its queries share.
-class Attention {
+class Attention : public Mixer {
  public:
   // `window`: tokens that a token of this layer sees, itself included; 0 for all before it.
   Attention(const Scope& scope, const Config& config, int64_t window);
 
-  // hidden [held tokens, hidden] -> the same, placed as the input. With `caches`, one per sequence
-  // of the table, the tokens of each follow those in its cache (no gradient). Collective over tp,
-  // and over cp where its ranks divide the row of the table.
   Placed forward(const Placed& hidden, const ForwardContext& context,
-                 std::vector<KeyValueCache>* caches) const;
+                 const MixerCaches* caches) const override;
+  std::unique_ptr<MixerCache> new_cache() const override;
 
  private:
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const ForwardContext& context) const;
+  // The same, after the tokens of the caches.
+  at::Tensor attend_after(const MixerCaches& caches, const at::Tensor& q, const at::Tensor& k,
+                          const at::Tensor& v, const SequenceTable& table) const;
 
   bool recomputes_core_;
   int64_t num_heads_;                    // on this rank
   int64_t num_kv_heads_;                 // on this rank
   std::optional<int64_t> used_kv_head_;  // where all are on this rank and it needs one
   int64_t head_dim_;
-  int64_t window_;
+  AttentionOptions options_;
   double clip_;  // 0: off
   ColumnLinear qkv_;
   QkNorm query_norm_;

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "config/layer_overrides.h"
+#include "config/layer_pattern.h"
 #include "config/layer_set.h"
-#include "config/moe_layers.h"
 #include "config/pipeline_layout.h"
 #include "config/rules.h"
 #include "config/settings.h"
@@ -140,16 +140,16 @@ std::vector<std::string> numbers_in(const std::vector<bool>& set, const std::vec
 
 // The first layer of each kind; two where all are of one; and then others, so that there are
 // `fewest`.
-std::vector<size_t> layers_to_keep(const Config& config, const std::vector<bool>& has_experts,
+std::vector<size_t> layers_to_keep(const Config& config, const std::vector<LayerKinds>& kinds,
                                    const std::vector<bool>& has_window,
                                    const std::vector<LayerOverride>& overrides, int64_t fewest) {
-  std::map<std::tuple<bool, bool, std::vector<bool>>, size_t> first_of_kind;
-  for (size_t layer = 0; layer < has_experts.size(); ++layer) {
+  std::map<std::tuple<std::string, bool, std::vector<bool>>, size_t> first_of_kind;
+  for (size_t layer = 0; layer < kinds.size(); ++layer) {
     std::vector<bool> texts;
     for (const LayerOverride& text : overrides) {
-      texts.push_back(has_experts[layer] && text.layers[layer]);
+      texts.push_back(kinds[layer].feed_forward == FeedForward::kMoe && text.layers[layer]);
     }
-    first_of_kind.try_emplace({has_experts[layer], has_window[layer], texts}, layer);
+    first_of_kind.try_emplace({layer_pattern_of({kinds[layer]}), has_window[layer], texts}, layer);
   }
   std::vector<size_t> kept;
   for (const auto& [kind, layer] : first_of_kind) {
@@ -159,7 +159,7 @@ std::vector<size_t> layers_to_keep(const Config& config, const std::vector<bool>
   if (kept.size() == 1 && config.model.num_layers > 1) {
     kept.push_back(kept.front() + 1);
   }
-  for (size_t layer = 0; layer < has_experts.size() && std::ssize(kept) < fewest; ++layer) {
+  for (size_t layer = 0; layer < kinds.size() && std::ssize(kept) < fewest; ++layer) {
     if (std::find(kept.begin(), kept.end(), layer) == kept.end()) {
       kept.push_back(layer);
     }
@@ -168,17 +168,35 @@ std::vector<size_t> layers_to_keep(const Config& config, const std::vector<bool>
   return kept;
 }
 
+// As a pattern where there was one, else by moe.layers.
+void keep_kinds(Config& config, const std::vector<LayerKinds>& kinds,
+                const std::vector<size_t>& kept) {
+  std::vector<LayerKinds> new_kinds;
+  std::vector<std::string> with_experts;
+  for (const size_t layer : kept) {
+    if (kinds[layer].feed_forward == FeedForward::kMoe) {
+      with_experts.push_back(std::to_string(new_kinds.size()));
+    }
+    new_kinds.push_back(kinds[layer]);
+  }
+  if (!config.model.layer_pattern.empty()) {
+    config.model.layer_pattern = layer_pattern_of(new_kinds);
+  }
+  config.moe.layers =
+      with_experts.size() == kept.size() ? std::vector<std::string>{} : with_experts;
+  config.moe.first_dense_layers = 0;
+}
+
 void shrink_layers(Config& config, int64_t fewest) {
   const auto num_layers = static_cast<size_t>(config.model.num_layers);
-  const std::vector<bool> has_experts = moe_layers(config);
+  const std::vector<LayerKinds> kinds = layer_kinds(config);
   const bool is_everywhere = config.attention.window_layers.empty();
   const std::vector<bool> has_window =
       is_everywhere ? std::vector<bool>(num_layers, true)
                     : layer_set("attention.window_layers", config.attention.window_layers,
                                 config.model.num_layers);
   const std::vector<LayerOverride> overrides = layer_overrides(config);
-  const std::vector<size_t> kept =
-      layers_to_keep(config, has_experts, has_window, overrides, fewest);
+  const std::vector<size_t> kept = layers_to_keep(config, kinds, has_window, overrides, fewest);
   if (kept.size() == num_layers) {
     return;
   }
@@ -186,10 +204,7 @@ void shrink_layers(Config& config, int64_t fewest) {
   if (!is_everywhere) {
     config.attention.window_layers = numbers_in(has_window, kept);
   }
-  const std::vector<std::string> with_experts = numbers_in(has_experts, kept);
-  config.moe.layers =
-      with_experts.size() == kept.size() ? std::vector<std::string>{} : with_experts;
-  config.moe.first_dense_layers = 0;
+  keep_kinds(config, kinds, kept);
   config.moe.overrides.clear();
   for (const LayerOverride& text : overrides) {
     const std::vector<std::string> layers = numbers_in(text.layers, kept);

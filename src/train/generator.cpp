@@ -106,17 +106,15 @@ struct Text {
   std::vector<int64_t> ids;
   std::unique_ptr<Continuation> continuation;
   int64_t dropped = 0;  // tokens before the context
-  int64_t seen = 0;     // tokens that the caches have met, dropped ones included
+  int64_t seen = 0;     // tokens that its cache has met, dropped ones included
 };
 
-// The tokens that its caches have not met; empties these when the context is full.
-std::vector<int64_t> unseen_tokens(Text& text, int64_t context_length, size_t place,
-                                   DecodingCaches& caches) {
+// The tokens that its cache has not met; empties it when the context is full.
+std::vector<int64_t> unseen_tokens(const LanguageModel& model, Text& text, int64_t context_length,
+                                   DecodingCache& cache) {
   const auto length = std::ssize(text.ids);
   if (context_length > 0 && length - text.dropped > context_length) {
-    for (auto& layer : caches) {
-      layer[place] = KeyValueCache();
-    }
+    cache = model.new_cache();
     text.dropped = length - std::max(int64_t{1}, context_length / 2);
     text.seen = text.dropped;
   }
@@ -155,11 +153,14 @@ std::vector<Generated> generate(const LanguageModel& model, const Tokenizer& tok
     write(index, piece);
   };
   std::vector<Text> texts = encode_prompts(tokenizer, prompts, show);
-  DecodingCaches caches = model.new_caches(std::ssize(texts));
+  std::vector<DecodingCache> caches;
+  for (size_t place = 0; place < texts.size(); ++place) {
+    caches.push_back(model.new_cache());
+  }
   for (int64_t i = 0; i < options.max_tokens && !texts.empty(); ++i) {
     std::vector<std::vector<int64_t>> unseen;
     for (size_t place = 0; place < texts.size(); ++place) {
-      unseen.push_back(unseen_tokens(texts[place], options.context_length, place, caches));
+      unseen.push_back(unseen_tokens(model, texts[place], options.context_length, caches[place]));
     }
     const at::Tensor logits = model.next_logits(unseen, caches);  // [texts, vocab]
     for (size_t place = texts.size(); place-- > 0;) {
@@ -172,9 +173,7 @@ std::vector<Generated> generate(const LanguageModel& model, const Tokenizer& tok
         result.is_ended = true;
         text.continuation->finish();
         texts.erase(texts.begin() + static_cast<int64_t>(place));
-        for (auto& layer : caches) {
-          layer.erase(layer.begin() + static_cast<int64_t>(place));
-        }
+        caches.erase(caches.begin() + static_cast<int64_t>(place));
         continue;
       }
       result.ids.push_back(id);

@@ -63,7 +63,7 @@ void add_change(const Setting& setting, const Config& saved, const Config& now,
 bool depends_on_accumulation(const Config& config) {
   const std::vector<LayerSpec> layers = describe_layers(config);
   const bool has_step_loss = std::any_of(layers.begin(), layers.end(), [](const LayerSpec& layer) {
-    return layer.feed_forward == FeedForward::kMoe &&
+    return layer.has_experts() &&
            (layer.moe.step_aux_loss_coeff > 0 || layer.moe.global_aux_loss_coeff > 0);
   });
   return has_step_loss ||

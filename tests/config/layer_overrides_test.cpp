@@ -4,6 +4,7 @@
 
 #include "config/example.h"
 #include "config/rules.h"
+#include "config/warnings.h"
 
 namespace switchyard {
 namespace {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "config/example.h"
+#include "config/warnings.h"
 
 namespace switchyard {
 namespace {

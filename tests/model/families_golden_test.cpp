@@ -143,7 +143,7 @@ std::string hf_name(std::string name) {
   if (name.starts_with("layers.")) {
     name = "model." + name;
   }
-  replace(".attention_norm.", ".input_layernorm.");
+  replace(".mixer_norm.", ".input_layernorm.");
   replace(".mlp_norm.", ".post_attention_layernorm.");
   replace(".attention.", ".self_attn.");
   for (const std::string piece : {"q", "k", "v", "o"}) {
@@ -214,8 +214,10 @@ struct LoadedModel {
     }
   }
 
-  std::vector<KeyValueCache> new_caches() const {
-    return std::vector<KeyValueCache>(static_cast<size_t>(model.num_layers()));
+  // The logits that follow one sequence: [vocab]
+  at::Tensor next_logits(const at::Tensor& tokens, std::vector<DecodingCache>& caches) const {
+    const auto* first = tokens.const_data_ptr<int64_t>();
+    return model.next_logits({std::vector<int64_t>(first, first + tokens.numel())}, caches)[0];
   }
 
   SafetensorsFile golden;
@@ -266,10 +268,11 @@ TEST_P(FamilyGolden, ContinuesGreedilyWithTheSameTokensFromItsCache) {
   LoadedModel loaded(family(), Dtypes::fp64());
   const at::Tensor expected = loaded.golden.tensor("greedy");
   constexpr int64_t kPrompt = 4;
-  auto caches = loaded.new_caches();
+  std::vector<DecodingCache> caches;
+  caches.push_back(loaded.model.new_cache());
   at::Tensor unseen = expected.narrow(0, 0, kPrompt);
   for (int64_t i = kPrompt; i < expected.size(0); ++i) {
-    const at::Tensor next = loaded.model.next_logits(unseen, caches).argmax().view({1});
+    const at::Tensor next = loaded.next_logits(unseen, caches).argmax().view({1});
     EXPECT_EQ(next.item<int64_t>(), expected[i].item<int64_t>()) << "token " << i;
     unseen = expected.narrow(0, i, 1);
   }
@@ -291,12 +294,13 @@ TEST_P(FamilyGolden, DecodesTokenByTokenToTheSameLogits) {
     start.tokens = start.tokens.narrow(0, 0, length);
     expected = loaded.model.logits(start);
   }
-  auto caches = loaded.new_caches();
+  std::vector<DecodingCache> caches;
+  caches.push_back(loaded.model.new_cache());
   // The first four tokens at once, then one by one.
   for (int64_t i = 3; i < length; ++i) {
     const at::Tensor unseen =
         i == 3 ? loaded.batch.tokens.narrow(0, 0, 4) : loaded.batch.tokens.narrow(0, i, 1);
-    EXPECT_LT(relative(loaded.model.next_logits(unseen, caches), expected[i]), kTolerance)
+    EXPECT_LT(relative(loaded.next_logits(unseen, caches), expected[i]), kTolerance)
         << "token " << i;
   }
 }

@@ -1,0 +1,21 @@
+#include "model/make_mixer.h"
+
+#include "base/error.h"
+#include "nn/attention.h"
+
+namespace switchyard {
+
+std::unique_ptr<Mixer> make_mixer(const Scope& layer, const Config& config, MixerKind kind,
+                                  const LayerSpec& spec) {
+  switch (kind) {
+    case MixerKind::kAttention:
+      return std::make_unique<Attention>(layer / "attention", config, spec.attention_window);
+    case MixerKind::kMamba1:
+    case MixerKind::kMamba2:
+    case MixerKind::kDeltaNet:
+      break;
+  }
+  throw ConfigError("model.layer_pattern: this kind of layer is not built yet");
+}
+
+}  // namespace switchyard
