@@ -564,8 +564,10 @@ TEST(Rules, AreAllReportedAtOnceByAnException) {
 }
 
 TEST(Rules, RefuseZerosInsteadOfDividingByThem) {
-  EXPECT_EQ(broken_rules(Config{}, ConfigUse::kDescribe).front(),
-            "model.num_attention_heads (0) must be 1 or more: every layer has attention");
+  const Lines lines = broken_rules(Config{}, ConfigUse::kDescribe);
+  EXPECT_NE(std::find(lines.begin(), lines.end(),
+                      "model.num_attention_heads (0) must be 1 or more: every layer has attention"),
+            lines.end());
 }
 
 TEST(WorldRules, DenseRanksFillTheWorld) {

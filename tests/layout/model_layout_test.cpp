@@ -179,6 +179,10 @@ const std::vector<Variant>& variants() {
     windowed.rope.factor = 4;
     windowed.rope.original_max_position = 64;
     windowed.train.recompute = Recompute::kFull;
+    Config pattern = small_config();
+    pattern.model.layer_pattern = "* E";  // layers that lack a half
+    pattern.train.recompute = Recompute::kModules;
+    pattern.train.recompute_modules = {"core_attention", "norms"};
     Config flex = capacity;
     flex.routing.capacity_padding = false;  // its rows change no value: moe/token_dispatcher_test
     flex.parallel.data_sharding = DataSharding::kParameters;
@@ -195,6 +199,7 @@ const std::vector<Variant>& variants() {
                                 {"set_losses", set_losses},
                                 {"capacity", capacity},
                                 {"sinkhorn", sinkhorn},
+                                {"pattern", pattern},
                                 {"flex", flex}};
   }();
   return all;
@@ -253,7 +258,7 @@ bool notices_removal(const Config& config, const Layout& layout, const LogicalTe
 TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
   std::set<std::string> tried;
   for (const size_t chosen : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}, size_t{7},
-                              size_t{8}, size_t{9}, size_t{10}}) {
+                              size_t{8}, size_t{9}, size_t{11}}) {
     const Variant& variant = variants()[chosen];
     LogicalTensors expected;
     run_model(variant.config, {.name = "one"}, expected);

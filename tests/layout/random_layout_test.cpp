@@ -125,6 +125,8 @@ void draw_attention(Draws& draws, Config& config) {
   ModelConfig& model = config.model;
   model.num_attention_heads = 4 * draws.number("heads x4", {1, 2});
   model.num_query_groups = draws.number("key heads", {1, 2, 4});
+  model.layer_pattern = draws.of<const char*>(
+      "pattern", {{"", "none"}, {"", "none"}, {"* E", "* E"}, {"*- *E", "*- *E"}});
   model.tie_embeddings = draws.flag("tied");
   model.vocab_size = draws.number("vocabulary", {16, 17, 23});
   model.mlp_bias = draws.flag("mlp bias");
@@ -142,7 +144,8 @@ void draw_experts(Draws& draws, Config& config) {
   moe.num_experts = draws.number("experts", {4, 8, 12});
   moe.top_k = draws.number("top_k", {1, 2, 3});
   moe.ffn_hidden_size = draws.number("expert width", {8, 12});
-  moe.first_dense_layers = draws.number("dense layers", {0, 1});
+  moe.first_dense_layers =
+      config.model.layer_pattern.empty() ? draws.number("dense layers", {0, 1}) : 0;
   moe.shared_expert_ffn_hidden_size = draws.number("shared expert", {0, 8});
   moe.shared_expert_gate = moe.shared_expert_ffn_hidden_size > 0 && draws.flag("shared gate");
   moe.linear_bias = draws.flag("expert linear bias");

@@ -2,16 +2,17 @@
 
     tests/parity/run families_parity.py [--count 40] [--seed 1] [family ...]
 
-For each: a random model of transformers, every parameter randomised, is saved, in fp32, fp16 or bf16, in one file or
-several; `switchyard forward` must give its logits within 1e-5 of the largest, its loss within 1e-6, and every gradient
-within 1e-4 (norm of the difference over norm); `switchyard generate` the same greedy 32 tokens; import and export the
-same bytes. Both compute in fp32. Where a router's choice hangs on less than rounding, tokens are drawn again, and
-counted.
+For each of tools/oracle/hf_families: a random model of transformers, every parameter and buffer randomised, is saved, in
+fp32, fp16 or bf16, in one file or several; `switchyard forward` must give its logits within 1e-5 of the largest, its
+loss within 1e-6, and every gradient within 1e-4 (norm of the difference over norm); `switchyard generate` the same
+greedy 32 tokens; import and export the same bytes. Both compute in fp32. Tokens are drawn again, and counted, where a
+choice of experts hangs on rounding, or where transformers in fp32 is farther than half a bound from itself in fp64.
 
 Runs in the environment that tools/peers makes (6 GB), or that of the Python in PEERS_PYTHON.
 """
 
 import argparse
+import copy
 import json
 import os
 import pathlib
@@ -32,120 +33,70 @@ except ImportError:
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-LOGITS, LOSS, GRADIENTS = 1e-5, 1e-6, 1e-4
-SMALLEST_GAP = 1e-5  # between the last expert chosen and the first one not, in router probability
-MOE = {"Mixtral", "Qwen2Moe", "Qwen3Moe", "Olmoe"}
-FAMILIES = {"llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen2_moe": "Qwen2Moe",
-            "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "olmoe": "Olmoe"}
+sys.path.insert(0, str(ROOT / "tools/oracle"))
+import hf_families
+
+BOUNDS = {"logits": 1e-5, "loss": 1e-6, "gradients": 1e-4}
+NUDGE = 3e-6  # of embeddings, relative: what rounding can do to a router's scores
+JUMP = 1e-3   # of logits, relative: another expert has been chosen
+MOST_REDRAWS = 20
 
 
-def draw_rope(rng, max_position):
-    base = rng.choice([500.0, 10000.0, 1000000.0])
-    kind = rng.choice(["default", "default", "linear", "dynamic", "llama3", "yarn"])
-    rope = {"rope_type": kind, "rope_theta": base}
-    if kind != "default":
-        rope["factor"] = rng.choice([1.5, 2.0, 4.0, 8.0])
-    if kind in ("llama3", "yarn"):
-        rope["original_max_position_embeddings"] = rng.choice([16, 64, 256])
-    if kind == "llama3":
-        rope.update(low_freq_factor=1.0, high_freq_factor=4.0)
-    if kind == "yarn" and rng.random() < 0.5:
-        rope.update(beta_fast=rng.choice([16.0, 32.0]), beta_slow=1.0, truncate=rng.random() < 0.5)
-        if rng.random() < 0.5:
-            rope.update(mscale=0.8, mscale_all_dim=0.6)
-    return rope
+def relative(actual, expected):
+    return ((actual.double() - expected.double()).abs().max() / expected.abs().max()).item()
 
 
-def draw(rng, prefix):
-    """Keyword arguments of the configuration."""
-    kv_heads = rng.choice([1, 2, 4])
-    heads = kv_heads * rng.choice([1, 2, 3])
-    head_dim = rng.choice([4, 8, 16, 10])
-    own_head_dim = prefix in ("Llama", "Mistral", "Mixtral", "Qwen3", "Qwen3Moe") and rng.random() < 0.6
-    hidden = rng.choice([16, 24, 40]) if own_head_dim else heads * head_dim
-    if prefix == "Llama" and hidden % heads:
-        hidden = heads * head_dim
-    max_position = rng.choice([16, 64, 2048])
-    out = dict(vocab_size=257, hidden_size=hidden, intermediate_size=rng.choice([12, 20, 36]),
-               num_hidden_layers=rng.choice([1, 2, 3]), num_attention_heads=heads, num_key_value_heads=kv_heads,
-               max_position_embeddings=max_position, rms_norm_eps=rng.choice([1e-6, 1e-5]),
-               tie_word_embeddings=rng.random() < 0.4, rope_parameters=draw_rope(rng, max_position),
-               hidden_act=rng.choice(["silu", "silu", "silu", "gelu", "gelu_pytorch_tanh", "relu"]),
-               bos_token_id=0, eos_token_id=256, pad_token_id=None)  # a pad token's embedding gets no gradient
-    if own_head_dim or prefix in ("Qwen3", "Mixtral"):  # Mixtral's class cannot do without in yarn
-        out["head_dim"] = head_dim
-    window = rng.choice([2, 5, 9])
-    if prefix in ("Mistral", "Mixtral"):
-        out["sliding_window"] = rng.choice([None, window])
-    if prefix in ("Qwen2", "Qwen3", "Qwen2Moe", "Qwen3Moe") and rng.random() < 0.5:
-        out.update(use_sliding_window=True, sliding_window=window)
-        if prefix != "Qwen3Moe":
-            out["max_window_layers"] = rng.choice([0, 1, 2])
-    if prefix in ("Llama", "Qwen3", "Qwen3Moe", "Olmoe"):
-        out["attention_bias"] = rng.random() < 0.5
-    if prefix == "Llama":
-        out["mlp_bias"] = rng.random() < 0.5
-    if prefix == "Olmoe":
-        out["clip_qkv"] = rng.choice([None, 0.5])
-    if prefix in MOE:
-        experts = rng.choice([2, 4, 7, 8])
-        out["num_local_experts" if prefix == "Mixtral" else "num_experts"] = experts
-        out["num_experts_per_tok"] = rng.randint(1, min(experts, 4))
-    if prefix in ("Qwen2Moe", "Qwen3Moe"):
-        out.update(moe_intermediate_size=rng.choice([6, 12]), decoder_sparse_step=rng.choice([1, 1, 2]),
-                   mlp_only_layers=rng.choice([[], [], [0]]))
-    if prefix in ("Qwen2Moe", "Qwen3Moe", "Olmoe"):
-        out["norm_topk_prob"] = rng.random() < 0.5
-    if prefix == "Mixtral" or out.get("norm_topk_prob"):
-        # One expert of weight 1 gives the router no gradient: there would be noise to compare.
-        out["num_experts_per_tok"] = max(2, out["num_experts_per_tok"])
-    if prefix == "Qwen2Moe":
-        out.update(shared_expert_intermediate_size=rng.choice([8, 20]), qkv_bias=rng.random() < 0.7)
-    return out
+def gradient_error(actual, expected, largest):
+    difference = (actual.double() - expected.double()).norm()
+    return (difference / torch.clamp(expected.double().norm(), min=1e-6 * largest)).item()
 
 
-def randomise(model, generator):
-    with torch.no_grad():
-        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-            if "inv_freq" in name:
-                continue
-            noise = torch.randn(tensor.shape, generator=generator)
-            tensor.copy_(1 + 0.25 * noise if "norm" in name else (0.5 if name.endswith("bias") else 0.25) * noise)
+def loss_of(model, tokens, labels):
+    logits = model(input_ids=tokens, use_cache=False).logits
+    return logits, torch.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1))
 
 
-def disk_gradients(prefix, model):
-    """Gradients by the names of the tensors on disk."""
-    named = {}
-    for name, parameter in model.named_parameters():
-        gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-        moe = name.replace(".mlp.", ".block_sparse_moe.") if prefix == "Mixtral" else name
-        gate, up, down = ("w1", "w3", "w2") if prefix == "Mixtral" else ("gate_proj", "up_proj", "down_proj")
-        if name.endswith("experts.gate_up_proj"):
-            for expert, both in enumerate(gradient):
-                stem = moe.removesuffix("gate_up_proj") + f"{expert}."
-                named[stem + gate + ".weight"], named[stem + up + ".weight"] = both.chunk(2)
-        elif name.endswith("experts.down_proj"):
-            for expert, one in enumerate(gradient):
-                named[moe.removesuffix("down_proj") + f"{expert}.{down}.weight"] = one
-        else:
-            named[moe] = gradient
-    return named
+@torch.no_grad()
+def hangs_on_rounding(model, tokens):
+    """Whether a nudge of the embeddings makes the logits jump."""
+    expected = model(input_ids=tokens, use_cache=False).logits
+    generator = torch.Generator().manual_seed(1)
+
+    def nudge(module, inputs, output):
+        return output * (1 + NUDGE * torch.randn(output.shape, generator=generator))
+
+    hook = model.get_input_embeddings().register_forward_hook(nudge)
+    jumps = [relative(model(input_ids=tokens, use_cache=False).logits, expected) for _ in range(3)]
+    hook.remove()
+    return max(jumps) > JUMP
 
 
-def smallest_gap(model, tokens, top_k):
-    gaps = []
+def own_rounding(model, tokens, labels):
+    """How far transformers in fp32 is from itself in fp64."""
+    exact = copy.deepcopy(model).double()
+    logits, loss = loss_of(model, tokens, labels)
+    loss.backward()
+    exact_logits, exact_loss = loss_of(exact, tokens, labels)
+    exact_loss.backward()
+    pairs = [(one.grad, other.grad) for one, other in zip(model.parameters(), exact.parameters())
+             if other.grad is not None]
+    largest = max(other.norm() for _, other in pairs)
+    errors = {"logits": relative(logits, exact_logits), "loss": abs(loss - exact_loss).item() / exact_loss.item(),
+              "gradients": max(gradient_error(one, other, largest) for one, other in pairs)}
+    model.zero_grad()
+    return errors
 
-    def note(module, inputs, output):
-        probabilities = torch.softmax(output[0].double(), -1).sort(-1, descending=True).values
-        if probabilities.shape[-1] > top_k:
-            gaps.append((probabilities[:, top_k - 1] - probabilities[:, top_k]).min().item())
 
-    hooks = [module.register_forward_hook(note) for module in model.modules() if "TopKRouter" in type(module).__name__]
-    with torch.no_grad():
-        model(input_ids=tokens, use_cache=False)
-    for hook in hooks:
-        hook.remove()
-    return min(gaps, default=1.0)
+def draw_tokens(model, rng, generator, bounds):
+    """Tokens, labels, and how many draws were passed over."""
+    for redrawn in range(MOST_REDRAWS):
+        tokens = torch.randint(0, 257, (2, rng.randint(3, 30)), generator=generator)
+        labels = torch.randint(0, 257, tokens.shape, generator=generator)
+        labels[0, : rng.randrange(3)] = -100
+        errors = own_rounding(model, tokens, labels)
+        if all(errors[what] < bound / 2 for what, bound in bounds.items()) and not hangs_on_rounding(model, tokens):
+            return tokens, labels, redrawn
+    raise AssertionError(f"transformers' own rounding is too large in {MOST_REDRAWS} draws: {errors}")
 
 
 def run(program, *words):
@@ -165,45 +116,32 @@ def tensors_of(folder):
     return found
 
 
-def compare(program, prefix, rng, folder):
-    """The largest differences, and how many draws of tokens were passed over."""
-    settings = draw(rng, prefix)
+def compare(program, family, rng, bounds, folder):
+    """The configuration, the largest differences, and how many draws of tokens were passed over."""
+    settings = family.draw(rng)
     generator = torch.Generator().manual_seed(rng.randrange(1 << 30))
-    model_class = getattr(transformers, prefix + "ForCausalLM")
-    model = model_class(getattr(transformers, prefix + "Config")(**settings))
-    randomise(model, generator)
+    model = hf_families.randomised(family, family.config_class(**settings), generator)
     dtype = rng.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16])
     source = folder / "source"
     model.to(dtype).save_pretrained(source, max_shard_size=rng.choice(["5GB", "20KB"]))
-    experts = {"experts_implementation": "eager"} if prefix in MOE else {}
-    model = model_class.from_pretrained(source, dtype=torch.float32, attn_implementation="eager", **experts)
-
-    redrawn = 0
-    while True:
-        length = rng.randint(3, 30)
-        tokens = torch.randint(0, settings["vocab_size"], (2, length), generator=generator)
-        if prefix not in MOE or smallest_gap(model, tokens, settings["num_experts_per_tok"]) > SMALLEST_GAP:
-            break
-        redrawn += 1
-    labels = torch.randint(0, settings["vocab_size"], tokens.shape, generator=generator)
-    labels[0, : rng.randrange(3)] = -100
+    model = hf_families.load(family, source)
+    tokens, labels, redrawn = draw_tokens(model, rng, generator, bounds)
     save_file({"tokens": tokens, "labels": labels}, folder / "tokens.safetensors")
     run(program, "forward", source, "--tokens", folder / "tokens.safetensors", "--out", folder / "out.safetensors",
         "--grads")
     ours = load_file(folder / "out.safetensors")
 
-    logits = model(input_ids=tokens, use_cache=False).logits
-    loss = torch.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1))
+    model = hf_families.load(family, source)  # dynamic rotary frequencies remember longer texts
+    logits, loss = loss_of(model, tokens, labels)
     loss.backward()
-    found = {"logits": ((ours["logits"] - logits).abs().max() / logits.abs().max()).item(),
-             "loss": (abs(ours["loss"][0] - loss) / loss).item(), "gradients": 0.0}
-    expected = disk_gradients(prefix, model)
+    found = {"logits": relative(ours["logits"], logits), "loss": (abs(ours["loss"][0] - loss) / loss).item(),
+             "gradients": 0.0}
+    expected = hf_families.gradients_on_disk(model, folder / "gradients")
     names = {name.removeprefix("grad.") for name in ours if name.startswith("grad.")}
     assert names == set(expected), f"gradients differ in names: {sorted(names ^ set(expected))[:4]}"
     largest = max(gradient.norm() for gradient in expected.values())
     for name, gradient in expected.items():
-        difference = (ours["grad." + name] - gradient).norm()
-        error = (difference / torch.clamp(gradient.norm(), min=1e-6 * largest)).item()
+        error = gradient_error(ours["grad." + name], gradient, largest)
         if error > found["gradients"]:
             found["gradients"], found["worst"] = error, name
 
@@ -212,12 +150,11 @@ def compare(program, prefix, rng, folder):
     assert tensors_of(source) == tensors_of(folder / "again"), "export gives other tensors than were imported"
     for name in ("config.json", "generation_config.json"):
         assert json.loads((source / name).read_text()) == json.loads((folder / "again" / name).read_text()), name
-    model_class.from_pretrained(folder / "again")
+    hf_families.load(family, folder / "again")
 
     # Tokens are bytes, and token 256 ends a text.
     prompt = torch.tensor([list(rng.choice([b"To be", b"x", b"once upon a time"]))])
-    # A fresh model: with dynamic rotary positions one keeps the frequencies of the longest text it has seen.
-    model = model_class.from_pretrained(source, dtype=torch.float32, attn_implementation="eager", **experts)
+    model = hf_families.load(family, source)
     greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=32,
                             eos_token_id=256, pad_token_id=256)[0].tolist()
     text = subprocess.run([program, "generate", source, "--prompt", bytes(prompt[0].tolist()), "--tokenizer", "bytes",
@@ -238,31 +175,32 @@ def main():
     torch.set_num_threads(1)
     failed = False
     print(f"transformers {transformers.__version__}, torch {torch.__version__}, {options.count} configurations each")
-    print(f"{'family':<10} {'logits':>9} {'loss':>9} {'gradients':>9} {'greedy':>7} {'redrawn':>7}")
-    for family in options.families or FAMILIES:
+    print(f"{'family':<12} {'logits':>9} {'loss':>9} {'gradients':>9} {'greedy':>7} {'redrawn':>7}")
+    for family in map(hf_families.family, options.families or hf_families.names()):
+        bounds = {**BOUNDS, **family.bounds}
         worst = {"logits": 0.0, "loss": 0.0, "gradients": 0.0}
         same_text = redrawn = 0
         for index in range(options.count):
-            rng = random.Random(f"{options.seed} {family} {index}")
+            rng = random.Random(f"{options.seed} {family.name} {index}")
             with tempfile.TemporaryDirectory() as folder:
                 settings = {}
                 try:
-                    settings, found, again = compare(program, FAMILIES[family], rng, pathlib.Path(folder))
+                    settings, found, again = compare(program, family, rng, bounds, pathlib.Path(folder))
                 except AssertionError as error:
-                    print(f"{family} {index}: {error}")
+                    print(f"{family.name} {index}: {error}")
                     failed = True
                     continue
             redrawn += again
             same_text += found["greedy"]
-            for what, bound in (("logits", LOGITS), ("loss", LOSS), ("gradients", GRADIENTS)):
+            for what, bound in bounds.items():
                 worst[what] = max(worst[what], found[what])
                 if not found[what] <= bound:
-                    print(f"{family} {index}: {what} differ by {found[what]:.2e} {found.get('worst', '')} {settings}")
+                    print(f"{family.name} {index}: {what} differ by {found[what]:.2e} {found.get('worst', '')} {settings}")
                     failed = True
             if not found["greedy"]:
-                print(f"{family} {index}: another greedy text {settings}")
+                print(f"{family.name} {index}: another greedy text {settings}")
                 failed = True
-        print(f"{family:<10} {worst['logits']:>9.1e} {worst['loss']:>9.1e} {worst['gradients']:>9.1e} "
+        print(f"{family.name:<12} {worst['logits']:>9.1e} {worst['loss']:>9.1e} {worst['gradients']:>9.1e} "
               f"{same_text:>4}/{options.count:<2} {redrawn:>7}", flush=True)
     sys.exit(failed)
 

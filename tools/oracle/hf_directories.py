@@ -5,8 +5,7 @@
 
 Each folder is what save_pretrained writes, in one of the forms that published models have (one file or shards, fp32,
 fp16 or bf16, tied or not, old or new spelling of the configuration), and expected.safetensors beside it: tokens, labels,
-and logits, loss and gradients in fp32 of the weights as they are stored. Every parameter is random, norms and biases too,
-so that one that is dropped or swapped shows.
+and logits, loss and gradients in fp32 of the weights as they are stored. The families are those of hf_families/.
 
 Needs torch, transformers and safetensors in an environment of their own.
 """
@@ -15,46 +14,16 @@ import json
 import pathlib
 import shutil
 import sys
+import tempfile
 
 import torch
 import transformers
 from safetensors.torch import save_file
 
+import hf_families
+
 SIZES = dict(vocab_size=48, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
-             num_key_value_heads=2, rms_norm_eps=1e-5)
-PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
-
-# Name: (class prefix, configuration besides SIZES, dtype of the files, largest file).
-CASES = {
-    "llama": ("Llama", dict(head_dim=8, attention_bias=True, mlp_bias=True, rope_parameters=dict(
-        rope_type="llama3", rope_theta=1000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-        original_max_position_embeddings=256)), torch.float16, "5GB"),
-    "mistral": ("Mistral", dict(head_dim=4, sliding_window=5, rope_parameters=PLAIN), torch.bfloat16, "5GB"),
-    "mixtral": ("Mixtral", dict(num_local_experts=4, num_experts_per_tok=2, rope_parameters=PLAIN), torch.float32,
-                "20KB"),
-    "qwen2": ("Qwen2", dict(tie_word_embeddings=True, use_sliding_window=True, sliding_window=4, max_window_layers=1,
-                            rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0,
-                                                 original_max_position_embeddings=64)), torch.bfloat16, "5GB"),
-    "qwen2_moe": ("Qwen2Moe", dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
-                                   shared_expert_intermediate_size=8, mlp_only_layers=[0], rope_parameters=PLAIN),
-                  torch.float32, "5GB"),
-    "qwen3": ("Qwen3", dict(head_dim=8, rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.0)),
-              torch.float32, "5GB"),
-    "qwen3_moe": ("Qwen3Moe", dict(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
-                                   norm_topk_prob=True, num_hidden_layers=3, decoder_sparse_step=2,
-                                   rope_parameters=PLAIN), torch.bfloat16, "8KB"),
-    # pad_token_id: transformers gives the embedding of that token no gradient.
-    "olmoe": ("Olmoe", dict(num_experts=4, num_experts_per_tok=2, clip_qkv=0.6, eos_token_id=1, pad_token_id=None,
-                            rope_parameters=PLAIN), torch.float32, "5GB"),
-}
-
-
-def randomised(model):
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            scale = 0.5 if name.endswith("bias") else 0.25
-            parameter.normal_(1.0 if "norm" in name else 0.0, scale)
-    return model
+             num_key_value_heads=2, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
 
 
 def old_spelling(folder):
@@ -69,16 +38,14 @@ def old_spelling(folder):
     path.write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n")
 
 
-def make(folder, prefix, changes, dtype, shard):
+def make(folder, family, config, dtype, shard="5GB", old=False):
     torch.manual_seed(11)
-    config = getattr(transformers, prefix + "Config")(**{**SIZES, **changes})
-    model_class = getattr(transformers, prefix + "ForCausalLM")
+    config = family.config_class(**{**SIZES, **config})
     shutil.rmtree(folder, ignore_errors=True)
-    randomised(model_class(config)).to(dtype).save_pretrained(folder, max_shard_size=shard)
-    if prefix in ("Mistral", "Qwen2"):
+    hf_families.randomised(family, config, None).to(dtype).save_pretrained(folder, max_shard_size=shard)
+    if old:
         old_spelling(folder)
-    model = model_class.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
-                                        experts_implementation="eager" if "xperts" in str(changes) else None)
+    model = hf_families.load(family, folder)
     tokens = torch.randint(0, config.vocab_size, (2, 13))
     labels = torch.randint(0, config.vocab_size, (2, 13))
     labels[0, :3] = -100
@@ -86,40 +53,20 @@ def make(folder, prefix, changes, dtype, shard):
     loss = torch.nn.functional.cross_entropy(logits.view(-1, config.vocab_size), labels.view(-1))
     loss.backward()
     tensors = {"tokens": tokens, "labels": labels, "logits": logits.detach(), "loss": loss.detach().reshape(1)}
-    gradients = model.state_dict(keep_vars=True)
-    for name, parameter in disk_names(prefix, gradients).items():
-        tensors["grad." + name] = parameter
-    save_file({name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()},
+    with tempfile.TemporaryDirectory() as other:
+        for name, gradient in hf_families.gradients_on_disk(model, other).items():
+            tensors["grad." + name] = gradient
+    save_file({name: tensor.clone().contiguous() for name, tensor in tensors.items()},
               folder / "expected.safetensors")
     for file in folder.iterdir():
         file.chmod(0o644)
 
 
-def disk_names(prefix, parameters):
-    """Gradients by the names that save_pretrained gives to tensors, which for experts are not those in memory."""
-    named = {}
-    for name, parameter in parameters.items():
-        gradient = parameter.grad
-        if name == "lm_head.weight" and gradient is parameters["model.embed_tokens.weight"].grad:
-            continue  # tied
-        moe = name.replace(".mlp.", ".block_sparse_moe.") if prefix == "Mixtral" and ".mlp." in name else name
-        gate, up, down = ("w1", "w3", "w2") if prefix == "Mixtral" else ("gate_proj", "up_proj", "down_proj")
-        if name.endswith("experts.gate_up_proj"):
-            for expert, both in enumerate(gradient):
-                halves = both.chunk(2)
-                stem = moe.removesuffix("gate_up_proj") + f"{expert}."
-                named[stem + gate + ".weight"], named[stem + up + ".weight"] = halves
-        elif name.endswith("experts.down_proj"):
-            for expert, one in enumerate(gradient):
-                named[moe.removesuffix("down_proj") + f"{expert}.{down}.weight"] = one
-        else:
-            named[moe] = gradient
-    return named
-
-
 root = pathlib.Path(sys.argv[1])
-for case in sys.argv[2:] or CASES:
-    make(root / case, *CASES[case])
+for case in sys.argv[2:] or hf_families.names():
+    one = hf_families.family(case)
+    golden = dict(one.golden)
+    make(root / case, one, golden.pop("config"), old=golden.pop("old_spelling", False), **golden)
     print(case, sum(file.stat().st_size for file in (root / case).iterdir()))
 (root / "README.md").write_text(f"""# Tiny Hugging Face directories
 
