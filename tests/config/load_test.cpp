@@ -39,10 +39,10 @@ TEST_F(LoadTest, ThrowsAllBrokenRulesWithTheOriginsOfTheirSettings) {
                           {"moe.num_experts=60", "parallel.expert_size=8", "train.steps=0"},
                           ConfigUse::kTrain);
             }),
-            "moe.num_experts (60) must be a multiple of parallel.expert_size (8) "
-            "[moe.num_experts: command line, parallel.expert_size: command line]\n"
             "train.steps or train.minutes must be given: both are 0, the run would not end "
-            "[train.steps: command line]");
+            "[train.steps: command line]\n"
+            "moe.num_experts (60) must be a multiple of parallel.expert_size (8) "
+            "[moe.num_experts: command line, parallel.expert_size: command line]");
   EXPECT_EQ(
       message_of<ConfigError>([] { load_config("run.yaml", {"moe.top_k=9"}, ConfigUse::kTrain); }),
       "moe.top_k (9) must not exceed moe.num_experts (8) [moe.num_experts: run.yaml:8, moe.top_k: "
