@@ -16,9 +16,15 @@ enum class Activation {
 constexpr int kNumActivations = 6;
 
 // What an MLP makes of its first product: activation(gate) x up, or without a gate activation(up).
+// With limits, which need a gate: activation(min(gate, clamp)) x (clamp(up, -clamp, clamp) +
+// offset) (GPT-OSS, transformers' GptOssExperts).
 struct MlpFunction {
   Activation activation = Activation::kSilu;
   bool is_gated = true;
+  double clamp = 0;   // 0: none
+  double offset = 0;  // added to up
+
+  bool has_limits() const { return clamp != 0 || offset != 0; }
 
   int64_t num_inputs() const { return is_gated ? 2 : 1; }  // gate and up, or up
 };

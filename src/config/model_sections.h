@@ -56,7 +56,9 @@ struct ModelConfig {
   int64_t head_size() const {
     return head_dim > 0 || num_attention_heads == 0 ? head_dim : hidden_size / num_attention_heads;
   }
-  MlpFunction mlp_function() const { return {activation, gated_mlp}; }
+  MlpFunction mlp_function() const {
+    return {activation, gated_mlp, activation_clamp, activation_offset};
+  }
 
   static constexpr auto fields() {
     return std::tuple{

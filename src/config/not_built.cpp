@@ -18,12 +18,6 @@ struct NotBuilt {
 
 // A row goes when what it names is built.
 constexpr std::array kNotBuilt{
-    NotBuilt{"model.activation_clamp"},
-    NotBuilt{"model.activation_offset"},
-    NotBuilt{"model.norm"},
-    NotBuilt{"model.norm_plus_one"},
-    NotBuilt{"model.post_norms"},
-    NotBuilt{"model.logit_softcap"},
     NotBuilt{"attention.scale"},
     NotBuilt{"attention.softcap"},
     NotBuilt{"attention.sinks"},
@@ -31,12 +25,19 @@ constexpr std::array kNotBuilt{
     NotBuilt{"mla."},
     NotBuilt{"rope.interleaved"},
     NotBuilt{"rope.window_base"},
-    NotBuilt{"moe.shared_expert_bias"},
-    NotBuilt{"moe.latent_size"},
     NotBuilt{"mamba."},
     NotBuilt{"delta_net."},
     NotBuilt{"mtp."},
-    NotBuilt{"multipliers."},
+    NotBuilt{"multipliers.attention_input"},
+    NotBuilt{"multipliers.attention_output"},
+    NotBuilt{"multipliers.key"},
+    NotBuilt{"multipliers.mamba_input"},
+    NotBuilt{"multipliers.mamba_z"},
+    NotBuilt{"multipliers.mamba_x"},
+    NotBuilt{"multipliers.mamba_b"},
+    NotBuilt{"multipliers.mamba_c"},
+    NotBuilt{"multipliers.mamba_dt"},
+    NotBuilt{"multipliers.mamba_output"},
 };
 
 bool is_refused(const NotBuilt& row, const Setting& setting, const Config& config) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -16,14 +17,6 @@ namespace switchyard {
 namespace {
 
 using Json = nlohmann::json;
-
-void set(SettingValues& settings, const std::string& name, const std::string& value) {
-  settings[name] = {{value}, false};
-}
-
-int64_t whole(const SettingValues& settings, const std::string& name) {
-  return std::stoll(settings.at(name).items.front());
-}
 
 // --- Rotary positions
 
@@ -107,7 +100,7 @@ std::vector<std::string> layer_types(const std::vector<int64_t>& windows) {
 void set_windows(SettingValues& settings, const std::vector<bool>& has_window, int64_t window) {
   const bool is_used =
       window > 0 && std::find(has_window.begin(), has_window.end(), true) != has_window.end();
-  set(settings, "attention.window", std::to_string(is_used ? window : 0));
+  set_value(settings, "attention.window", std::to_string(is_used ? window : 0));
   settings["attention.window_layers"] = {
       is_used ? layer_set_of(has_window) : std::vector<std::string>(), true};
 }
@@ -136,7 +129,7 @@ void read_windows(HfConfig& fields, SettingValues& settings,
   const bool uses_windows = fields.get("use_sliding_window", false);
   const int64_t limit = fields.get("max_window_layers", kStandardWindowLayers);
   const auto types = fields.get("layer_types", std::vector<std::string>());
-  const int64_t num_layers = whole(settings, "model.num_layers");
+  const int64_t num_layers = whole_value(settings, "model.num_layers");
   check<ConfigError>(types.empty() || static_cast<int64_t>(types.size()) == num_layers,
                      "{}: layer_types lists {} layers, num_hidden_layers is {}", fields.source(),
                      types.size(), num_layers);
@@ -196,9 +189,34 @@ bool is_needed(const std::string& field, const std::string& type) {
   return field == "factor" && (type == "linear" || type == "dynamic" || type == "llama3");
 }
 
+// The share of a head that is rotated.
+void read_partial_factor(const Json& value, const RopeStandards& standards, HfConfig& fields,
+                         SettingValues& settings) {
+  if (standards.partial_factor == 0) {
+    check<ConfigError>(value.is_null() || value == 1,
+                       "{}: partial_rotary_factor is {}: transformers' class of this family "
+                       "rotates whole heads and does not follow it; remove it, or set it to 1",
+                       fields.source(), value.dump());
+    return;
+  }
+  check<ConfigError>(value.is_null() || (value.is_number() && value > 0 && value <= 1),
+                     "{}: partial_rotary_factor is {}: expected a number above 0, up to 1",
+                     fields.source(), value.dump());
+  set_value(settings, "rope.partial_factor",
+            value.is_null() ? print_value(standards.partial_factor) : value.dump());
+}
+
 }  // namespace
 
-void read_rope(HfConfig& fields, SettingValues& settings, double standard_base) {
+void set_value(SettingValues& settings, const std::string& name, const std::string& value) {
+  settings[name] = {{value}, false};
+}
+
+int64_t whole_value(const SettingValues& settings, const std::string& name) {
+  return std::stoll(settings.at(name).items.front());
+}
+
+void read_rope(HfConfig& fields, SettingValues& settings, const RopeStandards& standards) {
   const Json* found = fields.find("rope_parameters");
   const Json* scaling = fields.find("rope_scaling");
   if (scaling != nullptr && !scaling->is_null() && !scaling->empty()) {
@@ -208,18 +226,15 @@ void read_rope(HfConfig& fields, SettingValues& settings, double standard_base) 
   check<ConfigError>(parameters.is_object(), "{}: rope_parameters is {}: expected an object",
                      fields.source(), parameters.dump());
   const std::string type = rope_type(parameters, fields.source());
-  set(settings, "rope.type", type);
+  set_value(settings, "rope.type", type);
   const bool has_null_base =
       parameters.contains("rope_theta") && parameters["rope_theta"].is_null();
   const auto base = rope_value(fields, parameters, "rope_theta");
   check<ConfigError>((base.is_null() && !has_null_base) || base.is_number(),
                      "{}: rope_theta is {}: expected a number", fields.source(), base.dump());
-  set(settings, "rope.base", base.is_null() ? print_value(standard_base) : base.dump());
+  set_value(settings, "rope.base", base.is_null() ? print_value(standards.base) : base.dump());
   const auto partial = rope_value(fields, parameters, "partial_rotary_factor");
-  check<ConfigError>(partial.is_null() || partial == 1,
-                     "{}: partial_rotary_factor is {}: transformers' classes of these families "
-                     "rotate whole heads and do not follow it; remove it, or set it to 1",
-                     fields.source(), partial.dump());
+  read_partial_factor(partial, standards, fields, settings);
   const bool has_null_length = parameters.contains(kOriginalLength) &&
                                parameters[kOriginalLength].is_null() && needs_original_length(type);
   check<ConfigError>(!has_null_length,
@@ -250,10 +265,10 @@ void read_rope(HfConfig& fields, SettingValues& settings, double standard_base) 
       text = settings.at("model.max_position").items.front();
     }
     if (value.is_null() && field == "factor" && type == "yarn") {
-      text = print_value(factor_of_lengths(whole(settings, "model.max_position"), original_length,
-                                           fields.source()));
+      text = print_value(factor_of_lengths(whole_value(settings, "model.max_position"),
+                                           original_length, fields.source()));
     }
-    set(settings, std::string(rope.setting), text);
+    set_value(settings, std::string(rope.setting), text);
   }
   std::vector<std::string> left;
   for (const auto& [name, value] : parameters.items()) {
@@ -268,6 +283,9 @@ void write_rope(const Config& config, Json& fields) {
   const RopeConfig& rope = config.rope;
   const std::string type(word_of(kRopeTypeWords, rope.type));
   Json parameters = {{"rope_type", type}, {"rope_theta", rope.base}};
+  if (rope.partial_factor != 1) {
+    parameters["partial_rotary_factor"] = rope.partial_factor;
+  }
   if (type != "default") {
     parameters["factor"] = rope.factor;
   }
@@ -314,7 +332,7 @@ FieldGroup window_on_even_layers() {
 FieldGroup window_on_all_layers() {
   return {[](HfConfig& fields, SettingValues& settings) {
             fields.mark_read("max_window_layers");
-            set(settings, "attention.window", std::to_string(read_window(fields)));
+            set_value(settings, "attention.window", std::to_string(read_window(fields)));
           },
           [](const Config& config, Json& fields) {
             const bool is_used = config.attention.window > 0;
@@ -330,12 +348,12 @@ FieldGroup sparse_layers() {
             check<ConfigError>(step >= 1, "{}: decoder_sparse_step is {}: expected 1 or more",
                                fields.source(), step);
             std::vector<bool> is_moe;
-            for (int64_t layer = 0; layer < whole(settings, "model.num_layers"); ++layer) {
+            for (int64_t layer = 0; layer < whole_value(settings, "model.num_layers"); ++layer) {
               is_moe.push_back((layer + 1) % step == 0 &&
                                std::find(dense.begin(), dense.end(), layer) == dense.end());
             }
             if (num_moe_layers(is_moe) == 0) {
-              set(settings, "moe.num_experts", "0");
+              set_value(settings, "moe.num_experts", "0");
             }
             settings["moe.layers"] = {layer_set_of(is_moe), true};
           },
@@ -357,7 +375,7 @@ namespace {
 // MoE layers of what has been read so far.
 double moe_layers_read(const SettingValues& settings) {
   const auto listed = settings.find("moe.layers");
-  const int64_t num_layers = whole(settings, "model.num_layers");
+  const int64_t num_layers = whole_value(settings, "model.num_layers");
   if (listed == settings.end() || listed->second.items.empty()) {
     return static_cast<double>(num_layers);
   }
@@ -367,11 +385,35 @@ double moe_layers_read(const SettingValues& settings) {
 
 }  // namespace
 
+FieldGroup scaled_embedding() {
+  return {[](HfConfig&, SettingValues& settings) {
+            const auto hidden = static_cast<double>(whole_value(settings, "model.hidden_size"));
+            set_value(settings, "multipliers.embedding", print_value(std::sqrt(hidden)));
+          },
+          [](const Config&, Json&) {}};
+}
+
+void read_shared_experts(HfConfig& fields, SettingValues& settings, const std::string& field,
+                         int64_t standard) {
+  const int64_t number = fields.get(field, standard);
+  check<ConfigError>(number >= 0, "{}: {} is {}: expected 0 or more", fields.source(), field,
+                     number);
+  set_value(settings, "moe.shared_expert_ffn_hidden_size",
+            std::to_string(number * whole_value(settings, "moe.ffn_hidden_size")));
+}
+
+void write_shared_experts(const Config& config, Json& fields, const std::string& field) {
+  const MoeConfig& moe = config.moe;
+  fields[field] =
+      moe.ffn_hidden_size == 0 ? 0 : moe.shared_expert_ffn_hidden_size / moe.ffn_hidden_size;
+}
+
 void read_balance_loss(HfConfig& fields, SettingValues& settings, double standard) {
   const double theirs = fields.get("router_aux_loss_coef", standard);
-  const auto top_k = static_cast<double>(whole(settings, "moe.top_k"));
+  const auto top_k = static_cast<double>(whole_value(settings, "moe.top_k"));
   const double layers = moe_layers_read(settings);
-  set(settings, "moe.aux_loss_coeff", print_value(layers > 0 ? theirs * top_k / layers : 0.0));
+  set_value(settings, "moe.aux_loss_coeff",
+            print_value(layers > 0 ? theirs * top_k / layers : 0.0));
 }
 
 void write_balance_loss(const Config& config, Json& fields) {
@@ -388,12 +430,12 @@ std::vector<FieldRule> decoder_fields(const DecoderStandards& standards) {
       {"num_attention_heads", "model.num_attention_heads", standards.num_heads},
       {"num_key_value_heads", "model.num_query_groups", standards.num_kv_heads, "0"},
       {"max_position_embeddings", "model.max_position", standards.max_position},
-      {"rms_norm_eps", "model.norm_epsilon", standards.norm_epsilon},
-      {"tie_word_embeddings", "model.tie_embeddings", false},
+      {standards.epsilon_field, "model.norm_epsilon", standards.norm_epsilon},
+      {"tie_word_embeddings", "model.tie_embeddings", standards.tie_embeddings},
       {"initializer_range", "model.init_std", 0.02},
-      {.field = "hidden_act",
+      {.field = standards.activation_field,
        .setting = "model.activation",
-       .standard = "silu",
+       .standard = standards.activation,
        .words = activation_words()},
   };
 }
@@ -456,6 +498,17 @@ std::vector<TensorRule> expert_tensors() {
       {in_layer("mlp.experts.gate_up_proj"), logical("moe.experts.gate_up"), {}, {1, 2, 1}, true},
       {in_layer("mlp.experts.down_proj"), logical("moe.experts.down"), {}, {}, true},
   };
+}
+
+std::vector<TensorRule> expert_bias_tensors() {
+  return {{in_layer("mlp.gate.e_score_correction_bias"), logical("moe.router.expert_bias")}};
+}
+
+std::vector<TensorRule> shared_experts_tensors() {
+  const std::string shared = in_layer("mlp.shared_experts.");
+  return {{shared + "gate_proj.weight", logical("moe.shared_expert.gate_up"), {0}},
+          {shared + "up_proj.weight", logical("moe.shared_expert.gate_up"), {1}},
+          {shared + "down_proj.weight", logical("moe.shared_expert.down")}};
 }
 
 std::vector<DroppedTensor> decoder_dropped() {

@@ -8,13 +8,26 @@ namespace switchyard {
 // meaning is that of transformers 5.24.
 
 // Rotary positions: rope_parameters, or the older rope_theta and rope_scaling
-// (modeling_rope_utils.py). `kBase` is the family's base where the file names none.
-void read_rope(HfConfig& fields, SettingValues& settings, double standard_base);
+// (modeling_rope_utils.py), with what the family takes where the file names none. `partial_factor`
+// 0: transformers' class rotates whole heads, whatever the file says.
+struct RopeStandards {
+  double base = 10000;
+  double partial_factor = 0;
+};
+void read_rope(HfConfig& fields, SettingValues& settings, const RopeStandards& standards);
 void write_rope(const Config& config, nlohmann::json& fields);
 template <int64_t kBase>
 FieldGroup rope_fields() {
   return {[](HfConfig& fields, SettingValues& settings) {
-            read_rope(fields, settings, static_cast<double>(kBase));
+            read_rope(fields, settings, {static_cast<double>(kBase)});
+          },
+          write_rope};
+}
+template <int64_t kBase, int64_t kPercent>
+FieldGroup partial_rope_fields() {
+  return {[](HfConfig& fields, SettingValues& settings) {
+            read_rope(fields, settings,
+                      {static_cast<double>(kBase), static_cast<double>(kPercent) / 100});
           },
           write_rope};
 }
@@ -24,6 +37,15 @@ FieldGroup rope_fields() {
 FieldGroup window_from_layer_on();   // Qwen2, Qwen3: from max_window_layers on
 FieldGroup window_on_even_layers();  // Qwen2-MoE: every second layer below max_window_layers
 FieldGroup window_on_all_layers();   // Qwen3-MoE
+
+// The embedding times the square root of the hidden size (Gemma).
+FieldGroup scaled_embedding();
+
+// The number of shared experts: they are one, of `number` times the width of a routed one, which
+// must have been read. `kStandard` is the family's number where the file names none.
+void read_shared_experts(HfConfig& fields, SettingValues& settings, const std::string& field,
+                         int64_t standard);
+void write_shared_experts(const Config& config, nlohmann::json& fields, const std::string& field);
 
 // mlp_only_layers and decoder_sparse_step: which layers have experts (Qwen2-MoE, Qwen3-MoE).
 FieldGroup sparse_layers();
@@ -49,10 +71,18 @@ struct DecoderStandards {
   nlohmann::json num_kv_heads;  // null: as many as heads
   int64_t max_position;
   double norm_epsilon;
+  bool tie_embeddings = false;
+  std::string activation = "silu";
+  std::string activation_field = "hidden_act";
+  std::string epsilon_field = "rms_norm_eps";
 };
 std::vector<FieldRule> decoder_fields(const DecoderStandards& standards);
 
 std::vector<std::pair<std::string, std::string>> activation_words();
+
+// A setting of what has been read.
+void set_value(SettingValues& settings, const std::string& name, const std::string& value);
+int64_t whole_value(const SettingValues& settings, const std::string& name);
 
 // Embedding, norms, attention projections and head, as Llama names them, and what else its files
 // may hold.
@@ -65,6 +95,10 @@ std::vector<TensorRule> mlp_tensors();
 std::vector<TensorRule> mlp_bias_tensors();
 // The same of each expert, with the names of Qwen; mlp.gate is the router.
 std::vector<TensorRule> expert_tensors();
+// mlp.gate.e_score_correction_bias (DeepSeek-V3, GLM-4.5).
+std::vector<TensorRule> expert_bias_tensors();
+// mlp.shared_experts.gate_proj ...
+std::vector<TensorRule> shared_experts_tensors();
 std::vector<DroppedTensor> decoder_dropped();
 
 // One list out of several.

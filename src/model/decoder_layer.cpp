@@ -18,6 +18,12 @@ Placed add(const Placed& left, const Placed& right) {
   return {left.tensor + right.tensor, left.placement};
 }
 
+// What a half of a layer adds to the residual stream. Nothing keeps the norm's output, so that
+// there is nothing to recompute.
+Placed add_normed(const Placed& residual, const Placed& output, const Norm* post_norm) {
+  return add(residual, post_norm == nullptr ? output : post_norm->forward(output));
+}
+
 }  // namespace
 
 DecoderLayer::DecoderLayer(const Scope& scope, const Config& config, const LayerSpec& spec)
@@ -32,24 +38,32 @@ DecoderLayer::DecoderLayer(const Scope& scope, const Config& config, const Layer
   const auto make_norm = [&](const char* name) {
     return std::make_unique<Norm>(scope / name, config.model, config.parallel.sequence_parallel);
   };
+  const auto make_post_norm = [&](const char* name) {
+    return config.model.post_norms ? make_norm(name) : nullptr;
+  };
   if (!spec.kinds.mixers.empty()) {
     mixer_norm_ = make_norm("mixer_norm");
     for (const MixerKind kind : spec.kinds.mixers) {
       mixers_.push_back(make_mixer(scope, config, kind, spec));
     }
+    mixer_post_norm_ = make_post_norm("mixer_post_norm");
   }
   switch (spec.kinds.feed_forward) {
     case FeedForward::kNone:
       break;
     case FeedForward::kDense:
       mlp_norm_ = make_norm("mlp_norm");
-      mlp_ = std::make_unique<Mlp>(scope / "mlp", config, config.model.ffn_hidden_size,
-                                   config.model.mlp_bias);
+      mlp_ = std::make_unique<Mlp>(
+          scope / "mlp", config, config.model.ffn_hidden_size, config.model.mlp_bias,
+          Mlp::Multipliers{config.multipliers.mlp_gate, config.multipliers.mlp_output});
       break;
     case FeedForward::kMoe:
       mlp_norm_ = make_norm("mlp_norm");
       moe_ = std::make_unique<MoeLayer>(scope / "moe", config, spec.moe);
       break;
+  }
+  if (mlp_norm_ != nullptr) {
+    mlp_post_norm_ = make_post_norm("mlp_post_norm");
   }
 }
 
@@ -63,17 +77,19 @@ Placed DecoderLayer::normed(const Norm& norm, const Placed& hidden) const {
   return {recompute_with_output(run, {hidden.tensor}), hidden.placement};
 }
 
-Placed DecoderLayer::add_mixers(const Placed& hidden, const ForwardContext& context,
-                                const std::vector<LayerCache*>& caches) const {
+// The sum of the mixers, side by side.
+Placed DecoderLayer::mix(const Placed& hidden, const ForwardContext& context,
+                         const std::vector<LayerCache*>& caches) const {
   const Placed input = normed(*mixer_norm_, hidden);
   const OffloadedActivations offloaded(offloads_mixers_, parameters_);
-  Placed sum = hidden;
+  Placed sum;
   for (size_t i = 0; i < mixers_.size(); ++i) {
     MixerCaches own;
     for (LayerCache* cache : caches) {
       own.push_back(cache->at(i).get());
     }
-    sum = add(sum, mixers_[i]->forward(input, context, caches.empty() ? nullptr : &own));
+    const Placed one = mixers_[i]->forward(input, context, caches.empty() ? nullptr : &own);
+    sum = i == 0 ? one : add(sum, one);
   }
   return sum;
 }
@@ -115,16 +131,19 @@ LayerOutput DecoderLayer::forward(const Placed& hidden, const ForwardContext& co
   if (drops_outputs_) {
     dropped.emplace();
   }
-  const Placed mixed = mixers_.empty() ? hidden : add_mixers(hidden, context, caches);
+  const Placed mixed =
+      mixers_.empty() ? hidden
+                      : add_normed(hidden, mix(hidden, context, caches), mixer_post_norm_.get());
   if (mlp_norm_ == nullptr) {
     return {mixed, {}, {}};
   }
   const Placed input = normed(*mlp_norm_, mixed);
   if (mlp_ != nullptr) {
-    return {add(mixed, forward_mlp(input)), {}, {}};
+    return {add_normed(mixed, forward_mlp(input), mlp_post_norm_.get()), {}, {}};
   }
   MoeOutput output = forward_moe(input, context, memo);
-  return {add(mixed, output.hidden), output.objective, output.statistics};
+  return {add_normed(mixed, output.hidden, mlp_post_norm_.get()), output.objective,
+          output.statistics};
 }
 
 LayerCache DecoderLayer::new_cache() const {

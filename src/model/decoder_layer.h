@@ -21,8 +21,9 @@ struct LayerOutput {
 using LayerCache = std::vector<std::unique_ptr<MixerCache>>;
 
 // Pre-norm decoder layer: x + the sum of mixer(norm(x)) over its mixers, then x + mlp(norm(x)),
-// dense or with experts; either half can be absent. Parameters: mixer_norm, those of the mixers,
-// mlp_norm, mlp or moe.
+// dense or with experts; either half can be absent. With model.post_norms what a half adds is
+// normalised too (Gemma 2, arXiv:2408.00118). Parameters: mixer_norm, those of the mixers,
+// mixer_post_norm, mlp_norm, mlp or moe, mlp_post_norm.
 class DecoderLayer {
  public:
   DecoderLayer(const Scope& scope, const Config& config, const LayerSpec& spec);
@@ -39,8 +40,8 @@ class DecoderLayer {
 
  private:
   Placed normed(const Norm& norm, const Placed& hidden) const;
-  Placed add_mixers(const Placed& hidden, const ForwardContext& context,
-                    const std::vector<LayerCache*>& caches) const;
+  Placed mix(const Placed& hidden, const ForwardContext& context,
+             const std::vector<LayerCache*>& caches) const;
   Placed forward_mlp(const Placed& hidden) const;
   MoeOutput forward_moe(const Placed& hidden, const ForwardContext& context,
                         const std::shared_ptr<RoutingMemo>& memo) const;
@@ -54,9 +55,11 @@ class DecoderLayer {
   bool drops_outputs_;                // of recomputed modules
   std::unique_ptr<Norm> mixer_norm_;  // null without mixers
   std::vector<std::unique_ptr<Mixer>> mixers_;
-  std::unique_ptr<Norm> mlp_norm_;  // null where neither of these is there
+  std::unique_ptr<Norm> mixer_post_norm_;  // null without, as the other below
+  std::unique_ptr<Norm> mlp_norm_;         // null where neither of these is there
   std::unique_ptr<Mlp> mlp_;
   std::unique_ptr<MoeLayer> moe_;
+  std::unique_ptr<Norm> mlp_post_norm_;
 };
 
 }  // namespace switchyard

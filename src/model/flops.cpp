@@ -30,9 +30,13 @@ double training_flops(const Config& config, double num_tokens, double sequence_l
   };
   const double dense = matrices * hidden * static_cast<double>(model.ffn_hidden_size);
   const auto experts = [&](const MoeConfig& moe) {
-    const int64_t inner = moe.top_k * moe.ffn_hidden_size + moe.shared_expert_ffn_hidden_size;
+    const int64_t routed = moe.top_k * moe.ffn_hidden_size;
     const bool has_gate = moe.shared_expert_gate && moe.shared_expert_ffn_hidden_size > 0;
-    return matrices * hidden * static_cast<double>(inner) +
+    const bool has_latent = moe.latent_size > 0;
+    const auto latent = static_cast<double>(moe.latent_size);
+    return matrices * (has_latent ? latent : hidden) * static_cast<double>(routed) +
+           matrices * hidden * static_cast<double>(moe.shared_expert_ffn_hidden_size) +
+           2 * hidden * latent +  // to and from it
            hidden * static_cast<double>(moe.num_experts + (has_gate ? 1 : 0));
   };
   double per_token = hidden * static_cast<double>(model.vocab_size);

@@ -70,7 +70,7 @@ void LanguageModel::make_stage(Parameters& parameters, const StageLayers& stage,
   const bool uses_embedding =
       stage.has_embedding || (stage.has_head && config_.model.tie_embeddings);
   if (uses_embedding && embedding_ == nullptr) {
-    embedding_ = std::make_unique<Embedding>(Scope{parameters, "embedding"}, config_.model,
+    embedding_ = std::make_unique<Embedding>(Scope{parameters, "embedding"}, config_,
                                              is_shared ? 2 : 1, stage.has_embedding ? 0 : 1);
   }
   for (int64_t i = stage.first; i < stage.end; ++i) {
@@ -81,8 +81,7 @@ void LanguageModel::make_stage(Parameters& parameters, const StageLayers& stage,
   if (stage.has_head) {
     final_norm_ = std::make_unique<Norm>(Scope{parameters, "final_norm"}, config_.model,
                                          config_.parallel.sequence_parallel);
-    head_ =
-        std::make_unique<OutputHead>(Scope{parameters, "head"}, config_.model, embedding_.get());
+    head_ = std::make_unique<OutputHead>(Scope{parameters, "head"}, config_, embedding_.get());
   }
 }
 

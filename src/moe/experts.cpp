@@ -16,6 +16,11 @@ int64_t local_up_width(const Scope& scope, const ModelConfig& model, const MoeCo
          scope.groups().mesh().size(Axis::kExpertTensor);
 }
 
+// Features that an expert gets and gives.
+int64_t width_of(const ModelConfig& model, const MoeConfig& moe) {
+  return moe.latent_size > 0 ? moe.latent_size : model.hidden_size;
+}
+
 // [num_experts, 2, ffn, ...] or, without a gate, [num_experts, ffn, ...], cut by ffn.
 ParameterSpec up_spec(const Scope& scope, const ModelConfig& model, const MoeConfig& moe,
                       const std::string& suffix) {
@@ -34,18 +39,19 @@ ParameterSpec up_spec(const Scope& scope, const ModelConfig& model, const MoeCon
 }  // namespace
 
 GroupedExperts::GroupedExperts(const Scope& scope, const ModelConfig& model, const MoeConfig& moe) {
+  const int64_t width = width_of(model, moe);
   ParameterSpec up = up_spec(scope, model, moe, "");
-  up.shape.push_back(model.hidden_size);
+  up.shape.push_back(width);
   up.init = Init::normal(model.init_std);
   up_ = scope.parameters.declare(
-      {up}, {local_experts(scope, moe), local_up_width(scope, model, moe), model.hidden_size});
+      {up}, {local_experts(scope, moe), local_up_width(scope, model, moe), width});
   down_ = scope.parameters.declare(
       {{.name = scope.name("down"),
-        .shape = {moe.num_experts, model.hidden_size, moe.ffn_hidden_size},
+        .shape = {moe.num_experts, width, moe.ffn_hidden_size},
         .init = Init::normal(output_init_std(model)),
         .family = Family::kExpert,
         .tensor = Placement::sharded(2, moe.ffn_hidden_size)}},
-      {local_experts(scope, moe), model.hidden_size,
+      {local_experts(scope, moe), width,
        moe.ffn_hidden_size / scope.groups().mesh().size(Axis::kExpertTensor)});
   options_.function = model.mlp_function();
   if (moe.linear_bias) {
@@ -60,15 +66,15 @@ void GroupedExperts::declare_biases(const Scope& scope, const ModelConfig& model
   options_.up_bias = scope.parameters.declare(
       {up_bias}, {local_experts(scope, moe), local_up_width(scope, model, moe)});
   const Mesh& mesh = scope.groups().mesh();
-  const int64_t width = model.hidden_size / mesh.size(Axis::kExpertTensor);
-  options_.down_bias =
-      scope.parameters.declare({{.name = scope.name("down_bias"),
-                                 .shape = {moe.num_experts, model.hidden_size},
-                                 .init = Init::zeros(),
-                                 .has_weight_decay = false,
-                                 .family = Family::kExpert,
-                                 .tensor = Placement::sharded(1, model.hidden_size)}},
-                               {local_experts(scope, moe), width});
+  const int64_t all_columns = width_of(model, moe);
+  const int64_t width = all_columns / mesh.size(Axis::kExpertTensor);
+  options_.down_bias = scope.parameters.declare({{.name = scope.name("down_bias"),
+                                                  .shape = {moe.num_experts, all_columns},
+                                                  .init = Init::zeros(),
+                                                  .has_weight_decay = false,
+                                                  .family = Family::kExpert,
+                                                  .tensor = Placement::sharded(1, all_columns)}},
+                                                {local_experts(scope, moe), width});
   options_.first_biased_column =
       width * mesh.coordinate(scope.groups().rank(), Axis::kExpertTensor);
 }

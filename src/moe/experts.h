@@ -25,7 +25,7 @@ struct ExpertWork {
 // or without a gate up [num_experts, ffn, hidden], and down [num_experts, hidden, ffn], cut over ep
 // by expert and over etp by ffn; with biases also gate_up_bias [num_experts, 2, ffn], or up_bias,
 // cut alike, and down_bias [num_experts, hidden], cut over etp by hidden, so that each element is
-// added once.
+// added once. With moe.latent_size `hidden` is that.
 class GroupedExperts {
  public:
   GroupedExperts(const Scope& scope, const ModelConfig& model, const MoeConfig& moe);

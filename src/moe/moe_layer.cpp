@@ -4,6 +4,7 @@
 
 #include "config/offload_modules.h"
 #include "config/recompute_modules.h"
+#include "nn/init.h"
 #include "nn/offload.h"
 #include "nn/recompute.h"
 #include "ops/dense_linear.h"
@@ -14,6 +15,16 @@ namespace {
 
 constexpr Site kTakeTokens{"moe.take_tokens", Purpose::kTensorParallel};
 constexpr Site kGiveTokens{"moe.give_tokens", Purpose::kTensorParallel};
+
+// A projection that each rank of tp uses for its own tokens.
+at::Tensor declare_projection(const Scope& scope, int64_t out_features, int64_t in_features,
+                              double init_std) {
+  return scope.parameters.declare({{.name = scope.name("weight"),
+                                    .shape = {out_features, in_features},
+                                    .init = Init::normal(init_std),
+                                    .tensor = Placement::replicated()}},
+                                  {out_features, in_features});
+}
 
 void accumulate(at::Tensor& objective, const at::Tensor& term) {
   objective = objective.defined() ? objective + term : term;
@@ -36,11 +47,18 @@ MoeLayer::MoeLayer(const Scope& scope, const Config& config, const MoeConfig& mo
   router_ = std::make_unique<Router>(scope / "router", config, moe);
   dispatcher_ = make_dispatcher(moe, scope.groups());
   experts_ = std::make_unique<GroupedExperts>(scope / "experts", model, moe);
+  if (moe.latent_size > 0) {
+    latent_down_ = declare_projection(scope / "latent_down", moe.latent_size, model.hidden_size,
+                                      model.init_std);
+    latent_up_ = declare_projection(scope / "latent_up", model.hidden_size, moe.latent_size,
+                                    output_init_std(model));
+  }
   if (moe.shared_expert_ffn_hidden_size == 0) {
     return;
   }
-  shared_expert_ = std::make_unique<Mlp>(scope / "shared_expert", config,
-                                         moe.shared_expert_ffn_hidden_size, /*has_bias=*/false);
+  shared_expert_ =
+      std::make_unique<Mlp>(scope / "shared_expert", config, moe.shared_expert_ffn_hidden_size,
+                            moe.shared_expert_bias, Mlp::Multipliers{});
   if (moe.shared_expert_gate) {
     // With sequence parallelism each tp rank has its own tokens, as in a norm.
     shared_expert_gate_ = scope.parameters.declare(
@@ -72,7 +90,7 @@ MoeOutput MoeLayer::forward(const Placed& hidden, const ForwardContext& context,
     // It computes while the results travel, and its gradient while theirs do.
     const RowsUnderWay returning = dispatcher_->start_combine(results, dispatched);
     const Placed shared = shared_expert(hidden);
-    give(dispatcher_->finish_combine(returning, dispatched));
+    give(from_latent(dispatcher_->finish_combine(returning, dispatched)));
     output.hidden.tensor = output.hidden.tensor + shared.tensor;
   } else {
     give(combine(results, dispatched));
@@ -99,7 +117,8 @@ Routing MoeLayer::route(const at::Tensor& tokens, const ForwardContext& context,
 }
 
 DispatchedTokens MoeLayer::dispatch(const at::Tensor& tokens, const Routing& routing) const {
-  return dispatcher_->dispatch(tokens, routing);
+  return dispatcher_->dispatch(latent_down_.defined() ? dense_linear(tokens, latent_down_) : tokens,
+                               routing);
 }
 
 at::Tensor MoeLayer::experts(const DispatchedTokens& dispatched) const {
@@ -115,7 +134,11 @@ at::Tensor MoeLayer::experts(const DispatchedTokens& dispatched) const {
 }
 
 at::Tensor MoeLayer::combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const {
-  return dispatcher_->combine(rows, dispatched);
+  return from_latent(dispatcher_->combine(rows, dispatched));
+}
+
+at::Tensor MoeLayer::from_latent(const at::Tensor& combined) const {
+  return latent_up_.defined() ? dense_linear(combined, latent_up_) : combined;
 }
 
 Placed MoeLayer::shared_expert(const Placed& hidden) const {

@@ -47,8 +47,11 @@ struct RoutingMemo {
 // Replaces a dense MLP by num_experts smaller ones, of which each token uses top_k (Shazeer et al.
 // 2017, arXiv:1701.06538). Five stages that can each be called alone: route, dispatch, experts,
 // combine, and the shared expert beside them, which every token uses (DeepSeekMoE,
-// arXiv:2401.06066), as it is or times sigmoid(x w) (Qwen1.5-MoE). Parameters: router.*, experts.*,
-// shared_expert.* and shared_expert_gate.weight [1, hidden].
+// arXiv:2401.06066), as it is or times sigmoid(x w) (Qwen1.5-MoE). With moe.latent_size routed
+// experts work in a narrower space, to which tokens are projected before dispatch and from which
+// after combine (Nemotron-3, transformers' NemotronHMoE). Parameters: router.*, experts.*,
+// shared_expert.*, shared_expert_gate.weight [1, hidden], latent_down.weight [latent, hidden] and
+// latent_up.weight [hidden, latent].
 //
 // forward() is collective over tp and cp, and over ep x etp: every rank calls it equally often.
 class MoeLayer {
@@ -62,7 +65,7 @@ class MoeLayer {
   // The stages. `tokens` are this rank's own: [tokens/tp, hidden].
   Routing route(const at::Tensor& tokens, const ForwardContext& context, RoutingMemo& memo) const;
   DispatchedTokens dispatch(const at::Tensor& tokens, const Routing& routing) const;
-  at::Tensor experts(const DispatchedTokens& dispatched) const;
+  at::Tensor experts(const DispatchedTokens& dispatched) const;  // [received, hidden or latent]
   at::Tensor combine(const at::Tensor& rows, const DispatchedTokens& dispatched) const;
   Placed shared_expert(const Placed& hidden) const;  // only with has_shared_expert()
 
@@ -71,6 +74,7 @@ class MoeLayer {
   ExpertWork take_expert_work() { return experts_->take_work(); }
 
  private:
+  at::Tensor from_latent(const at::Tensor& combined) const;
   void add_auxiliary_terms(const Routing& routing, const ForwardContext& context, RoutingMemo& memo,
                            MoeOutput& output) const;
   void add_set_terms(const Routing& routing, const ForwardContext& context, RoutingMemo& memo,
@@ -91,6 +95,8 @@ class MoeLayer {
   std::unique_ptr<GroupedExperts> experts_;
   std::unique_ptr<Mlp> shared_expert_;
   at::Tensor shared_expert_gate_;  // [1, hidden]; undefined without
+  at::Tensor latent_down_;         // [latent, hidden]; undefined without, as the next
+  at::Tensor latent_up_;           // [hidden, latent]
 };
 
 }  // namespace switchyard

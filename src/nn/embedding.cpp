@@ -11,11 +11,13 @@ constexpr Site kOutput{"embedding.output", Purpose::kTensorParallel};
 
 }  // namespace
 
-Embedding::Embedding(const Scope& scope, const ModelConfig& model, int64_t num_copies,
+Embedding::Embedding(const Scope& scope, const Config& config, int64_t num_copies,
                      int64_t copy_index)
     : tensor_group_(scope.groups().tensor()),
-      vocab_size_(model.vocab_size),
-      rows_(rows_here(tensor_group_, vocab_size_)) {
+      vocab_size_(config.model.vocab_size),
+      rows_(rows_here(tensor_group_, vocab_size_)),
+      multiplier_(config.multipliers.embedding) {
+  const ModelConfig& model = config.model;
   weight_ = scope.parameters.declare({{.name = scope.name("weight"),
                                        .shape = {model.vocab_size, model.hidden_size},
                                        .init = Init::normal(model.init_std),
@@ -40,13 +42,18 @@ Placed Embedding::forward(const at::Tensor& ids, const Placement& output) const 
         lowest.item<int64_t>(), highest.item<int64_t>(), vocab_size_);
   }
   if (tensor_group_.size() == 1) {
-    return {at::embedding(weight_, ids), output};
+    return {multiplied(at::embedding(weight_, ids)), output};
   }
   const at::Tensor local = ids - rows_.begin;
   const at::Tensor is_elsewhere = (local < 0).logical_or_(local >= weight_.size(0));
   const at::Tensor rows = at::embedding(weight_, local.masked_fill(is_elsewhere, 0))
                               .masked_fill(is_elsewhere.unsqueeze(-1), 0);
-  return convert({rows, Placement::partial()}, output, tensor_group_, kOutput);
+  return convert({multiplied(rows), Placement::partial()}, output, tensor_group_, kOutput);
+}
+
+// By the multiplier in the embedding's own dtype, as GemmaTextScaledWordEmbedding.
+at::Tensor Embedding::multiplied(const at::Tensor& rows) const {
+  return multiplier_ == 1 ? rows : rows * at::scalar_tensor(multiplier_, rows.options());
 }
 
 }  // namespace switchyard

@@ -7,12 +7,13 @@
 namespace switchyard {
 
 // Token embedding with the vocabulary cut over tp: each rank looks up its own tokens, the others
-// add zero. Parameter: weight [vocab, hidden].
+// add zero. What is looked up is multiplied by multipliers.embedding. Parameter: weight [vocab,
+// hidden].
 class Embedding {
  public:
   // Where the first and the last of several pipeline ranks use one weight, each makes it, and
   // `copy_index` of `num_copies` says which this is.
-  Embedding(const Scope& scope, const ModelConfig& model, int64_t num_copies = 1,
+  Embedding(const Scope& scope, const Config& config, int64_t num_copies = 1,
             int64_t copy_index = 0);
 
   // ids [tokens] int64, the same on all ranks of tp -> [tokens, hidden], placed as asked:
@@ -28,9 +29,12 @@ class Embedding {
   const Group& tensor_group() const { return tensor_group_; }
 
  private:
+  at::Tensor multiplied(const at::Tensor& rows) const;
+
   const Group& tensor_group_;
   int64_t vocab_size_;
   ShardRange rows_;
+  double multiplier_;
   at::Tensor weight_;
 };
 

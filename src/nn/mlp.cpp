@@ -1,5 +1,7 @@
 #include "nn/mlp.h"
 
+#include <ATen/ATen.h>
+
 #include "nn/init.h"
 #include "ops/activation.h"
 
@@ -47,8 +49,10 @@ std::optional<ParameterSpec> down_bias(const Scope& scope, const Config& config,
 
 }  // namespace
 
-Mlp::Mlp(const Scope& scope, const Config& config, int64_t ffn_hidden_size, bool has_bias)
+Mlp::Mlp(const Scope& scope, const Config& config, int64_t ffn_hidden_size, bool has_bias,
+         const Multipliers& multipliers)
     : function_(config.model.mlp_function()),
+      multipliers_(multipliers),
       up_(scope,
           {{.name = scope.name(up_name(config.model)),
             .shape = up_shape(config.model, {ffn_hidden_size, config.model.hidden_size}),
@@ -64,9 +68,23 @@ Mlp::Mlp(const Scope& scope, const Config& config, int64_t ffn_hidden_size, bool
             kOutput, down_bias(scope, config, has_bias)) {}
 
 Placed Mlp::forward(const Placed& hidden) const {
-  const at::Tensor up = up_.forward(hidden);  // [tokens, 2 x ffn/tp], or without a gate half of it
+  at::Tensor up = up_.forward(hidden);  // [tokens, 2 x ffn/tp], or without a gate half of it
+  if (multipliers_.gate != 1) {
+    up = with_gate_multiplied(up);
+  }
   const at::Tensor activated = weighted_activation(up, at::Tensor(), function_);
-  return down_.forward(activated, hidden.placement);  // from [tokens, ffn/tp]
+  Placed output = down_.forward(activated, hidden.placement);  // from [tokens, ffn/tp]
+  if (multipliers_.output != 1) {
+    output.tensor = output.tensor * multipliers_.output;
+  }
+  return output;
+}
+
+at::Tensor Mlp::with_gate_multiplied(const at::Tensor& gate_up) const {
+  const int64_t ffn = gate_up.size(1) / 2;
+  const at::Tensor multipliers = at::cat(
+      {at::full({ffn}, multipliers_.gate, gate_up.options()), at::ones({ffn}, gate_up.options())});
+  return gate_up * multipliers;
 }
 
 }  // namespace switchyard

@@ -12,13 +12,23 @@ namespace switchyard {
 // [2, ffn], or up_bias [ffn], and down_bias [hidden].
 class Mlp {
  public:
-  Mlp(const Scope& scope, const Config& config, int64_t ffn_hidden_size, bool has_bias);
+  // Of what the gate's product and the output are multiplied by.
+  struct Multipliers {
+    double gate = 1;
+    double output = 1;
+  };
+
+  Mlp(const Scope& scope, const Config& config, int64_t ffn_hidden_size, bool has_bias,
+      const Multipliers& multipliers);
 
   // [tokens, hidden] -> the same, placed as the input. Collective over tp.
   Placed forward(const Placed& hidden) const;
 
  private:
+  at::Tensor with_gate_multiplied(const at::Tensor& gate_up) const;
+
   MlpFunction function_;
+  Multipliers multipliers_;
   ColumnLinear up_;  // and the gate before it
   RowLinear down_;
 };

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/cross_entropy.h"
-
 namespace switchyard {
 namespace {
 
@@ -14,10 +12,12 @@ constexpr Site kLogits{"head.logits", Purpose::kTensorParallel};
 
 }  // namespace
 
-OutputHead::OutputHead(const Scope& scope, const ModelConfig& model, const Embedding* embedding)
+OutputHead::OutputHead(const Scope& scope, const Config& config, const Embedding* embedding)
     : tensor_group_(scope.groups().tensor()),
-      vocab_size_(model.vocab_size),
-      rows_(Embedding::rows_here(tensor_group_, vocab_size_)) {
+      vocab_size_(config.model.vocab_size),
+      rows_(Embedding::rows_here(tensor_group_, vocab_size_)),
+      function_{config.multipliers.logits, config.model.logit_softcap} {
+  const ModelConfig& model = config.model;
   if (model.tie_embeddings) {
     weight_ = embedding->weight();
     return;
@@ -45,14 +45,15 @@ TokenLoss OutputHead::loss(const Placed& hidden, const at::Tensor& labels,
   }
   const auto dtype = all.tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const CrossEntropyOutput output =
-      linear_cross_entropy(all.tensor, weight_, labels, weights.to(dtype), reduce);
+      linear_cross_entropy(all.tensor, weight_, labels, weights.to(dtype), reduce, function_);
   return {output.weighted_loss_sum, output.token_losses};
 }
 
 at::Tensor OutputHead::logits(const Placed& hidden) const {
   const Placed all = convert(hidden, Placement::replicated(), tensor_group_, kInput);
   const auto dtype = all.tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor local = at::linear(all.tensor, weight_).to(dtype);  // [tokens, vocab/tp]
+  at::Tensor local = at::linear(all.tensor, weight_).to(dtype);  // [tokens, vocab/tp]
+  apply_(local, function_, /*needs_slopes=*/false);
   return convert({local, Placement::sharded(1, vocab_size_)}, Placement::invariant(), tensor_group_,
                  kLogits)
       .tensor;

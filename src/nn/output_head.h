@@ -2,6 +2,7 @@
 
 #include "config/config.h"
 #include "nn/embedding.h"
+#include "ops/cross_entropy.h"
 
 namespace switchyard {
 
@@ -11,12 +12,13 @@ struct TokenLoss {
   at::Tensor per_token;     // [tokens] cross-entropy, without gradient; 0 for ignored labels
 };
 
-// Hidden states to the vocabulary, cut over tp. Parameter: weight [vocab, hidden], or the
+// Hidden states to the vocabulary, cut over tp, times multipliers.logits and bent by
+// model.logit_softcap. Parameter: weight [vocab, hidden], or the
 // embedding's when tied.
 class OutputHead {
  public:
   // `embedding` is used when model.tie_embeddings, else a parameter is declared and it may be null.
-  OutputHead(const Scope& scope, const ModelConfig& model, const Embedding* embedding);
+  OutputHead(const Scope& scope, const Config& config, const Embedding* embedding);
 
   // Cross-entropy from hidden states, a chunk of tokens at a time: the logits of all tokens are
   // never alive. hidden [tokens, hidden] invariant or sharded by tokens; labels [tokens] int64,
@@ -31,6 +33,7 @@ class OutputHead {
   int64_t vocab_size_;
   ShardRange rows_;    // of the vocabulary, on this rank
   at::Tensor weight_;  // [vocab/tp, hidden]
+  LogitFunction function_;
 };
 
 }  // namespace switchyard

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/rms_norm.h"
+#include "nn/norm.h"
 
 namespace switchyard {
 namespace {
@@ -12,7 +12,7 @@ at::Tensor declare_weight(const Scope& scope, const Config& config, const std::s
   const int64_t head_dim = config.model.head_size();
   ParameterSpec spec;
   spec.name = scope.name(name);
-  spec.init = Init::ones();
+  spec.init = norm_init(config.model);
   spec.has_weight_decay = false;
   switch (config.attention.qk_norm) {
     case QkNormKind::kNone:
@@ -45,6 +45,7 @@ QkNorm::QkNorm(const Scope& scope, const Config& config, const std::string& name
       heads_here_(heads_here),
       num_features_(num_heads * config.model.head_size()),
       epsilon_(config.model.norm_epsilon),
+      weight_kind_(norm_weight(config.model)),
       weight_(declare_weight(scope, config, name, num_heads, heads_here)) {}
 
 at::Tensor QkNorm::forward(const at::Tensor& heads) const {
@@ -52,7 +53,7 @@ at::Tensor QkNorm::forward(const at::Tensor& heads) const {
     case QkNormKind::kNone:
       return heads;
     case QkNormKind::kHead:
-      return rms_norm(heads, weight_, epsilon_);
+      return rms_norm(heads, weight_, epsilon_, weight_kind_);
     case QkNormKind::kFull:
       return over_all_heads(heads.flatten(1)).view(heads.sizes());
   }
@@ -62,7 +63,7 @@ at::Tensor QkNorm::forward(const at::Tensor& heads) const {
 // features [tokens, heads/tp * head_dim]
 at::Tensor QkNorm::over_all_heads(const at::Tensor& features) const {
   if (tensor_group_.size() == 1 || heads_here_ == HeadsHere::kAll) {
-    return rms_norm(features, weight_, epsilon_);
+    return rms_norm(features, weight_, epsilon_, weight_kind_);
   }
   const auto type = features.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor wide = features.to(type);
@@ -73,6 +74,9 @@ at::Tensor QkNorm::over_all_heads(const at::Tensor& features) const {
   const at::Tensor mean =
       convert(sum, Placement::replicated(), tensor_group_, site_).tensor / num_features_;
   const at::Tensor unit = wide * (mean + epsilon_).rsqrt();
+  if (weight_kind_ == NormWeight::kPlusOne) {
+    return (unit * (1 + weight_.to(type))).to(features.scalar_type());
+  }
   return unit.to(features.scalar_type()) * weight_;
 }
 

@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "nn/parameters.h"
+#include "ops/rms_norm.h"
 #include "parallel/collectives.h"
 
 namespace switchyard {
@@ -12,6 +13,7 @@ namespace switchyard {
 enum class HeadsHere { kOwn, kAll };
 
 // RMSNorm of queries or of keys, before they are rotated, with statistics in fp32 (fp64 for fp64):
+// By model.norm_plus_one, as in nn/norm.h:
 //   head  over each head alone; the weight [head_dim] is shared by all heads (transformers'
 //         Qwen3Attention)
 //   full  over all heads of a token together, those on other tp ranks too; weight [heads, head_dim]
@@ -35,6 +37,7 @@ class QkNorm {
   HeadsHere heads_here_;
   int64_t num_features_;  // of all heads
   double epsilon_;
+  NormWeight weight_kind_;
   at::Tensor weight_;  // [head_dim], or [heads here * head_dim]; undefined for none
 };
 

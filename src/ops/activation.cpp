@@ -12,6 +12,7 @@
 #include "ops/float_types.h"
 #include "ops/kernel_types.h"
 #include "ops/row_weights.h"
+#include "ops/saved_function.h"
 
 namespace switchyard {
 namespace {
@@ -32,19 +33,13 @@ void for_rows(int64_t rows, int64_t ffn, Work work) {
   });
 }
 
-MlpFunction function_of(const AutogradContext* ctx) {
-  return {static_cast<Activation>(ctx->saved_data.at("activation").toInt()),
-          ctx->saved_data.at("is_gated").toBool()};
-}
-
 struct WeightedActivation : torch::autograd::Function<WeightedActivation> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& input,
                             const std::optional<at::Tensor>& given_weights,
                             const MlpFunction& function) {
     const at::Tensor weights = given_weights.value_or(at::Tensor());
     ctx->save_for_backward({input, weights});
-    ctx->saved_data["activation"] = static_cast<int64_t>(function.activation);
-    ctx->saved_data["is_gated"] = function.is_gated;
+    save_function(ctx, function);
     const int64_t rows = input.size(0);
     const int64_t ffn = input.size(1) / function.num_inputs();
     at::Tensor out = at::empty({rows, ffn}, input.options());
@@ -55,7 +50,7 @@ struct WeightedActivation : torch::autograd::Function<WeightedActivation> {
       const T* in = values_of<T>(input);
       T* to = mutable_values_of<T>(out);
       for_rows(rows, ffn, [&](int64_t row) {
-        activate(in + row * input.size(1), row_weights[row], ffn, to + row * ffn);
+        activate(in + row * input.size(1), row_weights[row], ffn, to + row * ffn, function);
       });
     });
     return out;
@@ -65,7 +60,7 @@ struct WeightedActivation : torch::autograd::Function<WeightedActivation> {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor& input = saved[0];
     const at::Tensor& weights = saved[1];
-    const MlpFunction function = function_of(ctx);
+    const MlpFunction function = saved_function(ctx);
     const at::Tensor grad = grads[0].contiguous();
     const int64_t rows = input.size(0);
     const int64_t width = input.size(1);
@@ -83,7 +78,7 @@ struct WeightedActivation : torch::autograd::Function<WeightedActivation> {
       for_rows(rows, ffn, [&](int64_t row) {
         const double grad_weight =
             activate_backward(in + row * width, row_weights[row], grad_out + row * ffn, ffn,
-                              to + row * width, nullptr);
+                              to + row * width, nullptr, function);
         row_weight_gradients.set(row, grad_weight);
       });
     });
@@ -93,10 +88,16 @@ struct WeightedActivation : torch::autograd::Function<WeightedActivation> {
 
 }  // namespace
 
+void check_limits(std::string_view op, const MlpFunction& function) {
+  check<ShapeError>(function.is_gated || !function.has_limits(),
+                    "{}: a function without a gate has neither clamp nor offset", op);
+}
+
 at::Tensor weighted_activation(const at::Tensor& input, const at::Tensor& weights,
                                const MlpFunction& function) {
   check_float_cpu("weighted_activation: input", input);
   check_shape("weighted_activation: input", input, {kAnySize, kAnySize});
+  check_limits("weighted_activation", function);
   check<ShapeError>(input.size(1) % function.num_inputs() == 0,
                     "weighted_activation: input holds gate and up, so that its columns must be "
                     "even, got {}",

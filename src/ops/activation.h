@@ -1,10 +1,15 @@
 #pragma once
 
+#include <string_view>
+
 #include <ATen/core/Tensor.h>
 
 #include "base/activation.h"
 
 namespace switchyard {
+
+// Throws ShapeError when a function without a gate has limits, which are those of a gate.
+void check_limits(std::string_view op, const MlpFunction& function);
 
 // What an MLP makes of its first product, row by row: activation(gate) x up x weight, or without a
 // gate activation(up) x weight.

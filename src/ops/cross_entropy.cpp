@@ -150,6 +150,18 @@ at::Tensor weighted_sum(const at::Tensor& losses, const at::Tensor& token_weight
   return at::full({}, total, losses.options());
 }
 
+// The C library's tanh, an element at a time: a small part of the products' time.
+template <class A>
+void bend(A* values, int64_t count, A factor, A cap, A* slopes) {
+  for (int64_t i = 0; i < count; ++i) {
+    const A share = std::tanh(values[i] * factor / cap);
+    values[i] = cap * share;
+    if (slopes != nullptr) {
+      slopes[i] = factor * (1 - share * share);
+    }
+  }
+}
+
 // The three products of a chunk, T being the dtype of hidden and weight.
 template <class T>
 struct ChunkProducts {
@@ -215,7 +227,7 @@ struct Gradients {
 // Fills `token_losses` and adds to the gradients, chunk by chunk.
 void run_chunks(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                 const at::Tensor& token_weights, const VocabReduce& reduce,
-                at::Tensor& token_losses, Gradients& grads) {
+                const LogitFunction& function, at::Tensor& token_losses, Gradients& grads) {
   const int64_t vocab = weight.size(0);
   const int64_t largest_part =
       reduce.vocab_size < 0 ? vocab : (reduce.vocab_size + reduce.num_parts - 1) / reduce.num_parts;
@@ -234,6 +246,7 @@ void run_chunks(const at::Tensor& hidden, const at::Tensor& weight, const at::Te
       const at::Tensor chunk_labels = labels.narrow(0, start, chunk);
       at::Tensor logits = logits_buffer.narrow(0, 0, chunk);
       products.logits(chunk_hidden, chunk, mutable_values_of<Sum<T>>(logits));
+      const at::Tensor slopes = apply_(logits, function, needs_gradient);
       at::Tensor largest = row_max(logits);
       if (reduce.max) {
         reduce.max(largest);
@@ -249,6 +262,9 @@ void run_chunks(const at::Tensor& hidden, const at::Tensor& weight, const at::Te
       at::Tensor gradient = gradient_buffer.narrow(0, 0, chunk);
       exponentials_to_gradient(logits, sums, chunk_labels, token_weights.narrow(0, start, chunk),
                                reduce.vocab_offset, gradient);
+      if (slopes.defined()) {
+        gradient.mul_(slopes);
+      }
       products.backward(values_of<T>(gradient), chunk_hidden, chunk,
                         grads.hidden.defined()
                             ? mutable_values_of<T>(grads.hidden) + start * hidden.size(1)
@@ -273,7 +289,8 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& hidden,
                                const at::Tensor& weight, const at::Tensor& labels,
                                const at::Tensor& token_weights, const VocabReduce& reduce,
-                               bool needs_grad_hidden, bool needs_grad_weight) {
+                               const LogitFunction& function, bool needs_grad_hidden,
+                               bool needs_grad_weight) {
     at::Tensor token_losses = at::empty({hidden.size(0)}, token_weights.options());
     Gradients grads;
     if (needs_grad_hidden) {
@@ -282,7 +299,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     if (needs_grad_weight) {
       grads.weight = at::zeros(weight.sizes(), token_weights.options());
     }
-    run_chunks(hidden, weight, labels, token_weights, reduce, token_losses, grads);
+    run_chunks(hidden, weight, labels, token_weights, reduce, function, token_losses, grads);
     ctx->save_for_backward({grads.hidden, grads.weight});
     ctx->saved_data["type"] = static_cast<int64_t>(weight.scalar_type());
     ctx->mark_non_differentiable({token_losses});
@@ -292,7 +309,8 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
     const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
-    return {scaled(saved[0], grads[0], type), scaled(saved[1], grads[0], type), {}, {}, {}, {}, {}};
+    return {
+        scaled(saved[0], grads[0], type), scaled(saved[1], grads[0], type), {}, {}, {}, {}, {}, {}};
   }
 };
 
@@ -322,6 +340,30 @@ at::Tensor row_max(const at::Tensor& logits) {
     parallel_rows(logits, [&](int64_t row) { to[row] = max_of(from + row * vocab, vocab); });
   });
   return largest;
+}
+
+at::Tensor apply_(at::Tensor& products, const LogitFunction& function, bool needs_slopes) {
+  at::Tensor slopes;
+  if (function.is_identity()) {
+    return slopes;
+  }
+  if (function.softcap == 0) {
+    products.mul_(function.multiplier);
+    return needs_slopes ? at::full_like(products, function.multiplier) : slopes;
+  }
+  if (needs_slopes) {
+    slopes = at::empty_like(products);
+  }
+  visit_accumulator(products.scalar_type(), [&](auto zero) {
+    using A = decltype(zero);
+    auto* values = products.mutable_data_ptr<A>();
+    auto* to = needs_slopes ? slopes.mutable_data_ptr<A>() : nullptr;
+    at::parallel_for(0, products.numel(), kElementsPerTask, [&](int64_t begin, int64_t end) {
+      bend(values + begin, end - begin, static_cast<A>(function.multiplier),
+           static_cast<A>(function.softcap), to == nullptr ? nullptr : to + begin);
+    });
+  });
+  return slopes;
 }
 
 at::Tensor exponentiate_(at::Tensor& logits, const at::Tensor& row_max, const at::Tensor& labels,
@@ -380,7 +422,7 @@ void exponentials_to_gradient(const at::Tensor& exponentials, const at::Tensor& 
 
 CrossEntropyOutput linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                         const at::Tensor& labels, const at::Tensor& token_weights,
-                                        const VocabReduce& reduce) {
+                                        const VocabReduce& reduce, const LogitFunction& function) {
   check_float_cpu("linear_cross_entropy: hidden", hidden);
   check_shape("linear_cross_entropy: hidden", hidden, {kAnySize, kAnySize});
   check_shape("linear_cross_entropy: weight", weight, {kAnySize, hidden.size(1)});
@@ -399,7 +441,7 @@ CrossEntropyOutput linear_cross_entropy(const at::Tensor& hidden, const at::Tens
   const bool grad_mode = at::GradMode::is_enabled();
   const variable_list out = LinearCrossEntropy::apply(
       hidden.contiguous(), weight.contiguous(), whole_labels, token_weights.contiguous(), reduce,
-      grad_mode && hidden.requires_grad(), grad_mode && weight.requires_grad());
+      function, grad_mode && hidden.requires_grad(), grad_mode && weight.requires_grad());
   return {out[0], out[1]};
 }
 

@@ -39,15 +39,28 @@ struct VocabReduce {
   std::function<void(at::Tensor&)> sum;  // all-reduces [2, chunk] in place
 };
 
+// What becomes of the products of hidden and weight before they are logits: product x multiplier,
+// then c tanh(value / c) with c = softcap (Gemma 2, arXiv:2408.00118).
+struct LogitFunction {
+  double multiplier = 1;
+  double softcap = 0;  // 0: none
+
+  bool is_identity() const { return multiplier == 1 && softcap == 0; }
+};
+
+// Applies `function` in place. products fp32 or fp64, contiguous. Returns the slopes, of the same
+// shape, when `needs_slopes`. Not differentiable.
+at::Tensor apply_(at::Tensor& products, const LogitFunction& function, bool needs_slopes);
+
 struct CrossEntropyOutput {
   at::Tensor weighted_loss_sum;  // [] fp32 or fp64: sum of token_weights * token_losses
   at::Tensor token_losses;       // [tokens] fp32 or fp64, unweighted, 0 where ignored; detached
 };
 
-// Cross-entropy of logits = hidden x weight^T against labels, from hidden states: works over chunks
-// of tokens, so that the logits of all tokens are never alive, and computes the gradients during
-// the forward pass when they are needed (as Liger Kernel, arXiv:2410.10989); backward only scales
-// them.
+// Cross-entropy of logits = function(hidden x weight^T) against labels, from hidden states: works
+// over chunks of tokens, so that the logits of all tokens are never alive, and computes the
+// gradients during the forward pass when they are needed (as Liger Kernel, arXiv:2410.10989);
+// backward only scales them.
 //
 // hidden [tokens, hidden], weight [local_vocab, hidden] of one dtype; labels [tokens] int64, where
 // kIgnoredLabel takes no part; token_weights [tokens] fp32, or fp64 for fp64. For bf16 the logits
@@ -59,6 +72,7 @@ struct CrossEntropyOutput {
 // outside the vocabulary. The same bits for every number of threads.
 CrossEntropyOutput linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                         const at::Tensor& labels, const at::Tensor& token_weights,
-                                        const VocabReduce& reduce = {});
+                                        const VocabReduce& reduce = {},
+                                        const LogitFunction& function = {});
 
 }  // namespace switchyard

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/shape.h"
+#include "ops/activation.h"
 #include "ops/deferred_gradients.h"
 #include "ops/expert_rows.h"
 #include "ops/float_types.h"
@@ -14,6 +15,7 @@
 #include "ops/kernel_types.h"
 #include "ops/parallel_tasks.h"
 #include "ops/row_weights.h"
+#include "ops/saved_function.h"
 #include "ops/thread_scratch.h"
 
 namespace switchyard {
@@ -184,7 +186,7 @@ Forward forward_of(const Inputs& inputs, const Shape& shape) {
               up_bias.add(block.expert, 1, block_up + row * up_width);
             }
             activate(block_up + row * up_width, row_weights[block.first + row], ffn,
-                     activated + row * ffn);
+                     activated + row * ffn, shape.function);
           }
           multiply_here(kernels,
                         times_transposed(static_cast<const T*>(activated),
@@ -239,9 +241,10 @@ RowGradients row_gradients_of(const at::Tensor& grad, const at::Tensor& up, cons
                     grad_activated, block.rows, ffn, hidden),
               workspace);
           for (int64_t row = block.first; row < block.first + block.rows; ++row) {
-            double grad_weight = activate_backward(saved + row * up_width, row_weights[row],
-                                                   grad_activated + (row - block.first) * ffn, ffn,
-                                                   grad_up + row * up_width, activated + row * ffn);
+            double grad_weight =
+                activate_backward(saved + row * up_width, row_weights[row],
+                                  grad_activated + (row - block.first) * ffn, ffn,
+                                  grad_up + row * up_width, activated + row * ffn, shape.function);
             if (down_bias.exist()) {
               grad_weight +=
                   down_bias.dot(block.expert, grad_out + row * hidden + shape.first_biased_column);
@@ -360,18 +363,15 @@ struct ExpertMlp : torch::autograd::Function<ExpertMlp> {
     ctx->save_for_backward({rows, up_weight, down_weight, inputs.weights, inputs.up_bias,
                             inputs.down_bias, result.up});
     ctx->saved_data["rows_per_expert"] = shape.rows_per_expert;
-    ctx->saved_data["activation"] = static_cast<int64_t>(shape.function.activation);
-    ctx->saved_data["is_gated"] = shape.function.is_gated;
+    save_function(ctx, shape.function);
     ctx->saved_data["first_biased_column"] = shape.first_biased_column;
     return result.out;
   }
 
   static Shape shape_of(const AutogradContext* ctx) {
     const auto& saved = ctx->saved_data;
-    return {
-        {static_cast<Activation>(saved.at("activation").toInt()), saved.at("is_gated").toBool()},
-        saved.at("first_biased_column").toInt(),
-        saved.at("rows_per_expert").toIntVector()};
+    return {saved_function(ctx), saved.at("first_biased_column").toInt(),
+            saved.at("rows_per_expert").toIntVector()};
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -446,6 +446,7 @@ at::Tensor expert_mlp(const at::Tensor& rows, const at::Tensor& up_weight,
     check_row_weights("expert_mlp: weights", weights, rows.size(0));
   }
   check_biases(rows, up_weight, options);
+  check_limits("expert_mlp", options.function);
   return ExpertMlp::apply(rows.contiguous(), up_weight.contiguous(), down_weight.contiguous(),
                           given(weights), given(options.up_bias), given(options.down_bias),
                           Shape{options.function, options.first_biased_column, rows_per_expert});

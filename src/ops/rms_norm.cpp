@@ -31,6 +31,7 @@ struct NormRows {
   const T* residual;  // null: none
   const T* weight;
   Accumulator<T> epsilon;
+  bool is_plus_one;
   int64_t hidden;
   T* sum;  // null without residual
   T* normed;
@@ -59,6 +60,13 @@ SWITCHYARD_INLINE void norm_rows_body(const NormRows<T>& args, int64_t begin, in
     const A inverse = 1 / std::sqrt(squares / static_cast<A>(hidden) + args.epsilon);
     args.inverse_rms[row] = inverse;
     T* normed = args.normed + row * hidden;
+    if (args.is_plus_one) {
+#pragma omp simd
+      for (int64_t i = 0; i < hidden; ++i) {
+        narrow(widen(x[i]) * inverse * (1 + widen(weight[i])), normed[i]);
+      }
+      continue;
+    }
 #pragma omp simd
     for (int64_t i = 0; i < hidden; ++i) {
       T unit;
@@ -86,6 +94,7 @@ struct NormGradRows {
   const Accumulator<T>* inverse_rms;
   const T* grad_normed;
   const T* grad_sum;  // null: none
+  bool is_plus_one;
   int64_t hidden;
   T* grad_x;
 };
@@ -97,18 +106,26 @@ SWITCHYARD_INLINE void norm_grad_rows_body(const NormGradRows<T>& args, int64_t 
   using A = Accumulator<T>;
   const int64_t hidden = args.hidden;
   const T* weight = args.weight;
+  const A one = args.is_plus_one ? A{1} : A{0};
   for (int64_t row = begin; row < end; ++row) {
     const T* x = args.x + row * hidden;
     const T* grad = args.grad_normed + row * hidden;
     const A inverse = args.inverse_rms[row];
     const A dot = lane_sum<A>(
         hidden, [=](int64_t i) __attribute__((always_inline)) {
-          return widen(grad[i]) * widen(weight[i]) * widen(x[i]);
+          return widen(grad[i]) * (widen(weight[i]) + one) * widen(x[i]);
         });
     // d(x_i / rms) = (d_i - x_i * mean(d * x) / rms^2) / rms
     const A scale = dot / static_cast<A>(hidden) * inverse * inverse;
     T* grad_x = args.grad_x + row * hidden;
-    if (args.grad_sum == nullptr) {
+    if (args.is_plus_one) {
+#pragma omp simd
+      for (int64_t i = 0; i < hidden; ++i) {
+        const A value = widen(x[i]);
+        grad_weight[i] += widen(grad[i]) * value * inverse;
+        narrow((widen(grad[i]) * (1 + widen(weight[i])) - value * scale) * inverse, grad_x[i]);
+      }
+    } else if (args.grad_sum == nullptr) {
 #pragma omp simd
       for (int64_t i = 0; i < hidden; ++i) {
         const A value = widen(x[i]);
@@ -152,7 +169,7 @@ struct NormForward {
 };
 
 NormForward norm_forward(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                         double epsilon) {
+                         double epsilon, NormWeight kind) {
   const int64_t hidden = weight.size(0);
   const int64_t rows = x.numel() / hidden;
   NormForward out;
@@ -168,6 +185,7 @@ NormForward norm_forward(const at::Tensor& x, const at::Tensor& residual, const 
                            residual.defined() ? residual.const_data_ptr<T>() : nullptr,
                            weight.const_data_ptr<T>(),
                            static_cast<A>(epsilon),
+                           kind == NormWeight::kPlusOne,
                            hidden,
                            residual.defined() ? out.sum.mutable_data_ptr<T>() : nullptr,
                            out.normed.mutable_data_ptr<T>(),
@@ -185,7 +203,7 @@ struct NormGradients {
 
 NormGradients norm_backward(const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& inverse_rms, const at::Tensor& grad_normed,
-                            const at::Tensor& grad_sum) {
+                            const at::Tensor& grad_sum, NormWeight kind) {
   const int64_t hidden = weight.size(0);
   const int64_t rows = inverse_rms.size(0);
   const int64_t blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
@@ -199,6 +217,7 @@ NormGradients norm_backward(const at::Tensor& x, const at::Tensor& weight,
                                inverse_rms.const_data_ptr<A>(),
                                grad_normed.const_data_ptr<T>(),
                                grad_sum.defined() ? grad_sum.const_data_ptr<T>() : nullptr,
+                               kind == NormWeight::kPlusOne,
                                hidden,
                                grad_x.mutable_data_ptr<T>()};
     auto* sums = partial.mutable_data_ptr<A>();
@@ -224,17 +243,19 @@ NormGradients norm_backward(const at::Tensor& x, const at::Tensor& weight,
 
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            double epsilon) {
-    const NormForward out = norm_forward(x, {}, weight, epsilon);
+                            double epsilon, NormWeight kind) {
+    const NormForward out = norm_forward(x, {}, weight, epsilon, kind);
     ctx->save_for_backward({x, weight, out.inverse_rms});
+    ctx->saved_data["kind"] = static_cast<int64_t>(kind);
     return out.normed;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
+    const auto kind = static_cast<NormWeight>(ctx->saved_data["kind"].toInt());
     const NormGradients grad =
-        norm_backward(saved[0], saved[1], saved[2], grads[0].contiguous(), {});
-    return {grad.x, grad.weight, {}};
+        norm_backward(saved[0], saved[1], saved[2], grads[0].contiguous(), {}, kind);
+    return {grad.x, grad.weight, {}, {}};
   }
 };
 
@@ -242,7 +263,7 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
                                const at::Tensor& residual, const at::Tensor& weight,
                                double epsilon) {
-    const NormForward out = norm_forward(x, residual, weight, epsilon);
+    const NormForward out = norm_forward(x, residual, weight, epsilon, NormWeight::kPlain);
     ctx->set_materialize_grads(false);
     ctx->save_for_backward({out.sum, weight, out.inverse_rms});
     return {out.sum, out.normed};
@@ -254,8 +275,8 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
     }
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor grad_sum = grads[0].defined() ? grads[0].contiguous() : at::Tensor();
-    const NormGradients grad =
-        norm_backward(saved[0], saved[1], saved[2], grads[1].contiguous(), grad_sum);
+    const NormGradients grad = norm_backward(saved[0], saved[1], saved[2], grads[1].contiguous(),
+                                             grad_sum, NormWeight::kPlain);
     return {grad.x, grad.x, grad.weight, {}};
   }
 };
@@ -271,9 +292,10 @@ void check_norm_inputs(const char* op, const at::Tensor& x, const at::Tensor& we
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
+                    NormWeight kind) {
   check_norm_inputs("rms_norm", x, weight);
-  return RmsNorm::apply(x.contiguous(), weight.contiguous(), epsilon);
+  return RmsNorm::apply(x.contiguous(), weight.contiguous(), epsilon, kind);
 }
 
 AddRmsNormOutput add_rms_norm(const at::Tensor& x, const at::Tensor& residual,

@@ -208,7 +208,8 @@ class TokenRouter {
 
   const T* ranking_of(const T* logits) {
     const bool has_groups = options_.num_groups > 1;
-    const T* ranking = is_softmax() && !(has_groups && needs_scores()) ? logits : scores_.data();
+    const bool ranks_scores = needs_scores() && (has_groups || bias_ != nullptr || !is_softmax());
+    const T* ranking = ranks_scores ? scores_.data() : logits;
     if (bias_ == nullptr && !has_groups) {
       return ranking;
     }

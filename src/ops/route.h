@@ -31,7 +31,9 @@ struct Routes {
 
 // The choice of experts and their weights, in one operator. For a token with `logits`:
 //   scores   softmax, sigmoid or sqrt(softplus) of all its logits
-//   ranking  scores + bias; for softmax the logits, and with groups and softmax over all the scores
+//   ranking  scores + bias; for softmax the logits, but the scores with groups or a bias, when it
+//   is
+//            over all
 //   groups   each group's score is the sum of the best scores_per_group of its ranking; outside the
 //            best group_top_k groups the ranking becomes minus infinity
 //   ids      the best top_k of the ranking; ties go to the lowest id, for groups too

@@ -27,6 +27,7 @@ constexpr int64_t kExpertFfnPerRank = 6;
 constexpr int64_t kOtherExpertFfnPerRank = 10;  // of layers whose experts have another width
 constexpr int64_t kSharedFfnPerRank = 4;
 constexpr int64_t kHiddenPerRank = 8;
+constexpr int64_t kLatentPerRank = 5;
 constexpr int64_t kVocabularyPerRank = 16;
 constexpr int64_t kHeadDims[] = {4, 8, 16, 32, 64, 128, 256};
 
@@ -305,6 +306,9 @@ void shrink_experts(Config& config) {
   }
   moe.num_experts = experts;
   moe.ffn_hidden_size = kExpertFfnPerRank * parallel.expert_tensor_size;
+  if (moe.latent_size > 0) {
+    moe.latent_size = kLatentPerRank * parallel.expert_tensor_size;
+  }
   if (moe.shared_expert_ffn_hidden_size > 0) {
     moe.shared_expert_ffn_hidden_size = shared_ffn;
   }

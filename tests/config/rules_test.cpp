@@ -172,10 +172,15 @@ TEST(Rules, LayersWithExpertsAreLayers) {
   EXPECT_EQ(broken_by([](Config& c) { c.moe.layers = {"0", "1"}; }), Lines{});
 }
 
-TEST(Rules, ExpertBiasNeedsAnotherScoreThanSoftmax) {
+TEST(Rules, ExpertBiasNeedsTheScoresOfAllExperts) {
   EXPECT_EQ(broken_by([](Config& c) { c.moe.expert_bias = true; }),
-            Lines{"moe.expert_bias (true) needs moe.score_function sigmoid or sqrtsoftplus, got "
-                  "softmax"});
+            Lines{"moe.expert_bias (true) needs the scores of all experts: moe.score_function "
+                  "sigmoid or sqrtsoftplus, or softmax with moe.pre_softmax"});
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.moe.expert_bias = true;
+              c.moe.pre_softmax = true;
+            }),
+            Lines{});
   for (const ScoreFunction function : {ScoreFunction::kSigmoid, ScoreFunction::kSqrtSoftplus}) {
     EXPECT_EQ(broken_by([&](Config& c) {
                 c.moe.expert_bias = true;
@@ -183,6 +188,18 @@ TEST(Rules, ExpertBiasNeedsAnotherScoreThanSoftmax) {
               }),
               Lines{});
   }
+}
+
+TEST(Rules, LimitsAreThoseOfAGate) {
+  const auto lines = [](bool has_gate) {
+    return broken_by([&](Config& c) {
+      c.model.gated_mlp = has_gate;
+      c.model.activation_clamp = 7;
+    });
+  };
+  EXPECT_EQ(lines(true), Lines{});
+  EXPECT_EQ(lines(false), Lines{"model.activation_clamp limits the gate of an MLP: "
+                                "model.gated_mlp must be true"});
 }
 
 TEST(Rules, SinkhornBalancesAlone) {

@@ -117,8 +117,8 @@ TEST(HfSettings, CountSparseLayersAsTransformersDoes) {
 
 TEST(HfSettings, RefuseRotationsThatTransformersDoesNotMake) {
   EXPECT_EQ(refusal("llama", [](Json& fields) { fields["partial_rotary_factor"] = 0.5; }),
-            "config.json: partial_rotary_factor is 0.5: transformers' classes of these families "
-            "rotate whole heads and do not follow it; remove it, or set it to 1");
+            "config.json: partial_rotary_factor is 0.5: transformers' class of this family "
+            "rotates whole heads and does not follow it; remove it, or set it to 1");
   EXPECT_EQ(refusal("llama",
                     [](Json& fields) {
                       fields["rope_parameters"] = {{"rope_type", "linear"}};

@@ -146,7 +146,9 @@ MakeLayer attention_layer() {
 MakeLayer mlp_layer() {
   return [](const Scope& scope, const Config& config) {
     return keep<Mlp>(
-        std::make_shared<Mlp>(scope, config, config.model.ffn_hidden_size, config.model.mlp_bias),
+        std::make_shared<Mlp>(
+            scope, config, config.model.ffn_hidden_size, config.model.mlp_bias,
+            Mlp::Multipliers{config.multipliers.mlp_gate, config.multipliers.mlp_output}),
         [](const Mlp& layer, const Row&, const Placed& input) {
           return LayerResult{layer.forward(input), {}};
         });
@@ -178,7 +180,7 @@ MakeLayer moe_layer() {
 MakeLayer embedding_layer() {
   return [](const Scope& scope, const Config& config) {
     return keep<Embedding>(
-        std::make_shared<Embedding>(scope, config.model),
+        std::make_shared<Embedding>(scope, config),
         [](const Embedding& layer, const Row& row, const Placed& input) {
           return LayerResult{layer.forward(row.batch.tokens, input.placement), {}};
         });
@@ -187,9 +189,9 @@ MakeLayer embedding_layer() {
 
 MakeLayer head_layer() {
   return [](const Scope& scope, const Config& config) {
-    const Embedding embedding(scope / "embedding", config.model);  // declared, and not used
+    const Embedding embedding(scope / "embedding", config);  // declared, and not used
     return keep<OutputHead>(
-        std::make_shared<OutputHead>(scope, config.model, &embedding),
+        std::make_shared<OutputHead>(scope, config, &embedding),
         [](const OutputHead& layer, const Row& row, const Placed& input) {
           return LayerResult{std::nullopt,
                              layer.loss(input, row.batch.labels, row.batch.weights).weighted_sum};
@@ -250,6 +252,28 @@ const std::vector<LayerCase>& cases() {
     sinkhorn.routing.input_jitter = 0.3;
     Config noisy = small_config();
     noisy.routing.logit_noise = 0.7;
+    Config varied = small_config();  // what some families change everywhere
+    varied.model.norm = NormKind::kLayer;
+    varied.model.norm_plus_one = true;
+    varied.model.activation = Activation::kQuickGelu;
+    varied.model.activation_clamp = 0.5;
+    varied.model.activation_offset = 1;
+    varied.model.logit_softcap = 2;
+    varied.multipliers.embedding = 1.5;
+    varied.multipliers.logits = 0.5;
+    varied.multipliers.mlp_gate = 0.75;
+    varied.multipliers.mlp_output = 1.25;
+    varied.moe.latent_size = 10;
+    varied.moe.linear_bias = true;
+    varied.moe.shared_expert_bias = true;
+    varied.moe.pre_softmax = true;
+    varied.moe.renormalize = true;
+    varied.moe.expert_bias = true;
+    varied.attention.qk_norm = QkNormKind::kFull;
+    Config latent_flex = varied;
+    latent_flex.moe.dispatcher = DispatcherKind::kFlex;
+    Config latent_gathered = varied;
+    latent_gathered.moe.dispatcher = DispatcherKind::kAllGather;
     return std::vector<LayerCase>{{"attention", attention_layer(), small_config()},
                                   {"attention_head_norm", attention_layer(), head_norm},
                                   {"attention_full_norm", attention_layer(), full_norm},
@@ -270,6 +294,14 @@ const std::vector<LayerCase>& cases() {
                                   {"moe_sinkhorn", moe_layer(), sinkhorn},
                                   {"moe_noisy", moe_layer(), noisy},
                                   {"moe_gated_biased_groups", moe_layer(), biased_gathered},
+                                  {"attention_full_norm_plus_one", attention_layer(), varied},
+                                  {"mlp_limited", mlp_layer(), varied},
+                                  {"norm_layer", norm_layer(), varied},
+                                  {"moe_latent", moe_layer(), varied},
+                                  {"moe_latent_gathered", moe_layer(), latent_gathered},
+                                  {"moe_latent_flex", moe_layer(), latent_flex},
+                                  {"embedding_multiplied", embedding_layer(), varied},
+                                  {"cross_entropy_bent", head_layer(), varied},
                                   {"embedding", embedding_layer(), small_config()},
                                   {"cross_entropy", head_layer(), small_config()}};
   }();

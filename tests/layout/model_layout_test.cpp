@@ -183,6 +183,28 @@ const std::vector<Variant>& variants() {
     pattern.model.layer_pattern = "* E";  // layers that lack a half
     pattern.train.recompute = Recompute::kModules;
     pattern.train.recompute_modules = {"core_attention", "norms"};
+    Config varied = small_config();  // what some families change everywhere
+    varied.model.norm = NormKind::kLayer;
+    varied.model.norm_plus_one = true;
+    varied.model.post_norms = true;
+    varied.model.tie_embeddings = true;
+    varied.model.logit_softcap = 2;
+    varied.model.activation_clamp = 0.5;
+    varied.model.activation_offset = 1;
+    varied.multipliers.embedding = 4;
+    varied.multipliers.logits = 0.5;
+    varied.moe.first_dense_layers = 1;
+    varied.multipliers.mlp_gate = 0.75;
+    varied.multipliers.mlp_output = 1.25;
+    varied.moe.latent_size = 10;
+    varied.moe.shared_expert_bias = true;
+    varied.moe.pre_softmax = true;
+    varied.moe.renormalize = true;
+    varied.moe.expert_bias = true;
+    varied.moe.bias_update_rate = 0.05;
+    varied.train.recompute = Recompute::kModules;
+    varied.train.recompute_modules = {"norms", "mlp", "moe"};
+    varied.parallel.data_sharding = DataSharding::kOptimizer;
     Config flex = capacity;
     flex.routing.capacity_padding = false;  // its rows change no value: moe/token_dispatcher_test
     flex.parallel.data_sharding = DataSharding::kParameters;
@@ -200,6 +222,7 @@ const std::vector<Variant>& variants() {
                                 {"capacity", capacity},
                                 {"sinkhorn", sinkhorn},
                                 {"pattern", pattern},
+                                {"varied", varied},
                                 {"flex", flex}};
   }();
   return all;
@@ -258,7 +281,7 @@ bool notices_removal(const Config& config, const Layout& layout, const LogicalTe
 TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
   std::set<std::string> tried;
   for (const size_t chosen : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}, size_t{7},
-                              size_t{8}, size_t{9}, size_t{11}}) {
+                              size_t{8}, size_t{9}, size_t{11}, size_t{12}}) {
     const Variant& variant = variants()[chosen];
     LogicalTensors expected;
     run_model(variant.config, {.name = "one"}, expected);

@@ -130,6 +130,11 @@ void draw_attention(Draws& draws, Config& config) {
   model.tie_embeddings = draws.flag("tied");
   model.vocab_size = draws.number("vocabulary", {16, 17, 23});
   model.mlp_bias = draws.flag("mlp bias");
+  model.norm = draws.of<NormKind>("norm", {{NormKind::kRms, "rms"}, {NormKind::kLayer, "layer"}});
+  model.norm_plus_one = draws.flag("norm plus one");
+  model.post_norms = draws.flag("post norms");
+  model.logit_softcap = draws.flag("logit softcap") ? 2 : 0;
+  model.activation_clamp = draws.flag("activation clamp") ? 0.5 : 0;
   AttentionConfig& attention = config.attention;
   attention.qkv_bias = draws.flag("qkv bias");
   attention.output_bias = draws.flag("output bias");
@@ -148,6 +153,8 @@ void draw_experts(Draws& draws, Config& config) {
       config.model.layer_pattern.empty() ? draws.number("dense layers", {0, 1}) : 0;
   moe.shared_expert_ffn_hidden_size = draws.number("shared expert", {0, 8});
   moe.shared_expert_gate = moe.shared_expert_ffn_hidden_size > 0 && draws.flag("shared gate");
+  moe.shared_expert_bias = moe.shared_expert_ffn_hidden_size > 0 && draws.flag("shared bias");
+  moe.latent_size = draws.number("latent", {0, 0, 10});
   moe.linear_bias = draws.flag("expert linear bias");
   moe.router_bias = draws.flag("router bias");
   moe.score_function = draws.of<ScoreFunction>(

@@ -61,7 +61,8 @@ TEST(WeightedActivation, StaysFiniteAndPreciseForAnyGate) {
 at::Tensor reference_of(const MlpFunction& function, const at::Tensor& input) {
   const at::Tensor wide = input.to(at::kDouble);
   const auto halves = function.is_gated ? wide.chunk(2, 1) : std::vector{wide, wide};
-  const at::Tensor& x = halves[0];
+  const bool clamps = function.clamp > 0;
+  const at::Tensor x = clamps ? halves[0].clamp_max(function.clamp) : halves[0];
   at::Tensor value;
   switch (function.activation) {
     case Activation::kSilu:
@@ -83,7 +84,11 @@ at::Tensor reference_of(const MlpFunction& function, const at::Tensor& input) {
       value = x * at::sigmoid(1.702 * x);
       break;
   }
-  return function.is_gated ? value * halves[1] : value;
+  if (!function.is_gated) {
+    return value;
+  }
+  const at::Tensor up = clamps ? halves[1].clamp(-function.clamp, function.clamp) : halves[1];
+  return value * (up + function.offset);
 }
 
 std::vector<MlpFunction> all_functions() {
@@ -92,6 +97,8 @@ std::vector<MlpFunction> all_functions() {
     for (const bool is_gated : {false, true}) {
       all.push_back({static_cast<Activation>(which), is_gated});
     }
+    all.push_back({static_cast<Activation>(which), true, 2.5, 1});
+    all.push_back({static_cast<Activation>(which), true, 0, -0.5});
   }
   return all;
 }

@@ -103,6 +103,40 @@ TEST(LinearCrossEntropy, GradientsEqualThoseOfWholeLogitsOverSeveralChunks) {
   }
 }
 
+TEST(LinearCrossEntropy, BendsLogitsAndTheirGradients) {
+  at::manual_seed(9);
+  for (const LogitFunction function :
+       {LogitFunction{0.5, 0}, LogitFunction{1, 3}, LogitFunction{2, 1.5}}) {
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const Problem problem = random_problem(150, 20, 33, type);
+      const auto reference = [&](const Tensors& in) {
+        at::Tensor logits = at::mm(in[0], in[1].t()) * function.multiplier;
+        if (function.softcap > 0) {
+          logits = function.softcap * at::tanh(logits / function.softcap);
+        }
+        const at::Tensor losses =
+            at::cross_entropy_loss(logits, problem.labels, {}, at::Reduction::None, kIgnoredLabel);
+        return Tensors{(losses * problem.token_weights.to(at::kDouble)).sum()};
+      };
+      const auto ours = [&](const Tensors& in) {
+        return Tensors{
+            linear_cross_entropy(in[0], in[1], problem.labels, problem.token_weights, {}, function)
+                .weighted_loss_sum};
+      };
+      const Tensors inputs{problem.hidden, problem.weight};
+      const Tensors wide{inputs[0].to(at::kDouble), inputs[1].to(at::kDouble)};
+      const double tolerance = type == at::kDouble ? 1e-13 : type == at::kFloat ? 2e-6 : 1e-2;
+      EXPECT_LE(relative_error(ours(inputs)[0], reference(wide)[0]), tolerance) << type;
+      const at::Tensor one = at::ones({}, at::kDouble);
+      const Tensors actual = gradients(ours, inputs, {one.to(problem.token_weights.scalar_type())});
+      const Tensors expected = gradients(reference, wide, {one});
+      for (size_t i = 0; i < 2; ++i) {
+        EXPECT_LE(relative_error(actual[i], expected[i]), tolerance) << type << i;
+      }
+    }
+  }
+}
+
 TEST(LinearCrossEntropy, CanBeDifferentiatedTwiceWithOneGraph) {
   at::manual_seed(4);
   const Problem problem = random_problem(10, 4, 6, at::kFloat);

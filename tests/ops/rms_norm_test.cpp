@@ -74,6 +74,34 @@ TEST(RmsNorm, GradientsEqualThoseOfTheReferenceInLowerPrecision) {
   }
 }
 
+// HF's GemmaRMSNorm: the weight is kept as w - 1, and nothing is rounded before the end.
+TEST(RmsNorm, PlusOneEqualsTheReferenceWithGradients) {
+  at::manual_seed(6);
+  const auto reference = [](const Tensors& in) {
+    const at::Tensor variance = in[0].pow(2).mean(-1, /*keepdim=*/true);
+    return Tensors{in[0] * at::rsqrt(variance + kEpsilon) * (1 + in[1])};
+  };
+  const auto ours = [](const Tensors& in) {
+    return Tensors{rms_norm(in[0], in[1], kEpsilon, NormWeight::kPlusOne)};
+  };
+  const at::Tensor x = at::randn({200, 77}, at::kDouble);
+  const at::Tensor weight = at::randn({77}, at::kDouble);
+  const at::Tensor probe = at::randn({200, 77}, at::kDouble);
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const Tensors inputs{x.to(type), weight.to(type)};
+    const Tensors wide{inputs[0].to(at::kDouble), inputs[1].to(at::kDouble)};
+    // bf16: half a unit of 2^-8, forward.
+    const double forward = type == at::kDouble ? 1e-14 : type == at::kFloat ? 1e-6 : 1.0 / 256;
+    EXPECT_LE(relative_error(ours(inputs)[0], reference(wide)[0]), forward) << type;
+    const Tensors actual = gradients(ours, inputs, {probe.to(type)});
+    const Tensors expected = gradients(reference, wide, {probe.to(type).to(at::kDouble)});
+    const double backward = type == at::kDouble ? 1e-13 : type == at::kFloat ? 1e-6 : 6e-3;
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_LE(relative_error(actual[i], expected[i]), backward) << type << i;
+    }
+  }
+}
+
 TEST(RmsNorm, GivesTheSameBytesForAllThreadCounts) {
   at::manual_seed(4);
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {

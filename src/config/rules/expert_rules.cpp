@@ -36,11 +36,20 @@ std::string router_gets_a_gradient(const Config& config) {
                "weight is always 1; set moe.pre_softmax to true or moe.top_k to 2 or more";
 }
 
-std::string expert_bias_goes_without_softmax(const Config& config) {
-  return unless(!has_experts(config) || !config.moe.expert_bias ||
-                    config.moe.score_function != ScoreFunction::kSoftmax,
-                "moe.expert_bias (true) needs moe.score_function sigmoid or sqrtsoftplus, got "
-                "softmax");
+// It is added to scores between 0 and 1.
+std::string expert_bias_has_scores(const Config& config) {
+  const MoeConfig& moe = config.moe;
+  return unless(!has_experts(config) || !moe.expert_bias || moe.pre_softmax ||
+                    moe.score_function != ScoreFunction::kSoftmax,
+                "moe.expert_bias (true) needs the scores of all experts: moe.score_function "
+                "sigmoid or sqrtsoftplus, or softmax with moe.pre_softmax");
+}
+
+std::string limits_have_a_gate(const Config& config) {
+  const ModelConfig& model = config.model;
+  return unless(model.gated_mlp || !model.mlp_function().has_limits(),
+                "{} limits the gate of an MLP: model.gated_mlp must be true",
+                model.activation_clamp > 0 ? "model.activation_clamp" : "model.activation_offset");
 }
 
 std::string sinkhorn_balances_alone(const Config& config) {
@@ -128,8 +137,11 @@ std::string expert_tensor_ranks_share_the_bias(const Config& config) {
   if (!has_experts(config) || !config.moe.linear_bias) {
     return "";
   }
-  return multiple_of("model.hidden_size", config.model.hidden_size, "parallel.expert_tensor_size",
-                     config.parallel.expert_tensor_size, " for moe.linear_bias");
+  const bool has_latent = config.moe.latent_size > 0;
+  return multiple_of(has_latent ? "moe.latent_size" : "model.hidden_size",
+                     has_latent ? config.moe.latent_size : config.model.hidden_size,
+                     "parallel.expert_tensor_size", config.parallel.expert_tensor_size,
+                     " for moe.linear_bias");
 }
 
 std::string expert_ranks_share_experts(const Config& config) {
@@ -143,7 +155,8 @@ std::vector<std::string> expert_rules(const Config& config, ConfigUse use) {
   return broken_lines({
       experts_have_a_width(config),
       enough_experts_to_choose(config),
-      expert_bias_goes_without_softmax(config),
+      expert_bias_has_scores(config),
+      limits_have_a_gate(config),
       sinkhorn_balances_alone(config),
       groups_are_equal(config),
       enough_groups_to_choose(config),

@@ -129,26 +129,62 @@ struct ReluSquared {
   }
 };
 
+enum class GateKind { kNone, kPlain, kLimited };
+
+// What goes into the function and what multiplies it, out of a gate and an up.
+template <class V>
+struct GateInputs {
+  V gate;
+  V up;
+};
+
+// The limits of MlpFunction, in lanes. A clamp of 0 is none. NaN stays NaN.
+template <class V, class S>
+class Limits {
+ public:
+  explicit Limits(const MlpFunction& function)
+      : clamp_(broadcast(static_cast<S>(function.clamp == 0 ? __builtin_inf() : function.clamp))),
+        offset_(broadcast(static_cast<S>(function.offset))) {}
+
+  GateInputs<V> apply(V gate, V up) const {
+    const V below = up > clamp_ ? clamp_ : up;
+    return {gate > clamp_ ? clamp_ : gate, (below < -clamp_ ? -clamp_ : below) + offset_};
+  }
+  // The gradients of apply()'s inputs from those of its outputs.
+  GateInputs<V> backward(V gate, V up, const GateInputs<V>& grads) const {
+    return {gate > clamp_ ? V{} : grads.gate, up > clamp_ || up < -clamp_ ? V{} : grads.up};
+  }
+
+ private:
+  V clamp_;
+  V offset_;
+};
+
 // input [2 x ffn], gate first, or [ffn] without a gate -> out [ffn]
-template <class T, class Function, bool kIsGated>
-void activate(const T* input, double weight, int64_t ffn, T* out) {
+template <class T, class Function, GateKind kGate>
+void activate(const T* input, double weight, int64_t ffn, T* out, const MlpFunction& function) {
   constexpr int64_t kWidth = kLanes<Sum<T>>;
-  const T* up = kIsGated ? input + ffn : nullptr;
   const auto weights = broadcast(static_cast<Sum<T>>(weight));
+  const Limits<Vector<Sum<T>>, Sum<T>> limits(function);
+  const auto run = [&](int64_t i, const auto&... rest) __attribute__((always_inline)) {
+    auto value = load_sums(input + i, rest...);
+    if constexpr (kGate == GateKind::kNone) {
+      value = Function::value(value);
+    } else {
+      GateInputs<Vector<Sum<T>>> inputs{value, load_sums(input + ffn + i, rest...)};
+      if constexpr (kGate == GateKind::kLimited) {
+        inputs = limits.apply(inputs.gate, inputs.up);
+      }
+      value = Function::value(inputs.gate) * inputs.up;
+    }
+    store_sums(out + i, value * weights, rest...);
+  };
   int64_t i = 0;
   for (; i + kWidth <= ffn; i += kWidth) {
-    auto value = Function::value(load_sums(input + i));
-    if constexpr (kIsGated) {
-      value = value * load_sums(up + i);
-    }
-    store_sums(out + i, value * weights);
+    run(i);
   }
   if (i < ffn) {
-    auto value = Function::value(load_sums(input + i, ffn - i));
-    if constexpr (kIsGated) {
-      value = value * load_sums(up + i, ffn - i);
-    }
-    store_sums(out + i, value * weights, ffn - i);
+    run(i, ffn - i);
   }
 }
 
@@ -160,65 +196,68 @@ struct ActivationGradients {
   V out;     // not a gradient: the output
 };
 
-template <class Function, bool kIsGated, class V>
-ActivationGradients<V> activation_gradients(V input, V up, V weight, V grad_out) {
-  const ValueAndSlope<V> at_input = Function::with_slope(input);
+template <class Function, GateKind kGate, class V, class Limits>
+ActivationGradients<V> activation_gradients(V input, V up, V weight, V grad_out,
+                                            const Limits& limits) {
   const V weighted = grad_out * weight;
-  if constexpr (kIsGated) {
-    return {weighted * up * at_input.slope, weighted * at_input.value,
-            grad_out * at_input.value * up, at_input.value * up * weight};
-  } else {
+  if constexpr (kGate == GateKind::kNone) {
+    const ValueAndSlope<V> at_input = Function::with_slope(input);
     return {weighted * at_input.slope, V{}, grad_out * at_input.value, at_input.value * weight};
+  } else {
+    GateInputs<V> inputs{input, up};
+    if constexpr (kGate == GateKind::kLimited) {
+      inputs = limits.apply(input, up);
+    }
+    const ValueAndSlope<V> at_gate = Function::with_slope(inputs.gate);
+    GateInputs<V> grads{weighted * inputs.up * at_gate.slope, weighted * at_gate.value};
+    if constexpr (kGate == GateKind::kLimited) {
+      grads = limits.backward(input, up, grads);
+    }
+    return {grads.gate, grads.up, grad_out * at_gate.value * inputs.up,
+            at_gate.value * inputs.up * weight};
   }
 }
 
-template <class T, class Function, bool kIsGated>
+template <class T, class Function, GateKind kGate>
 double activate_backward(const T* input, double weight, const T* grad_out, int64_t ffn,
-                         T* grad_input, T* out) {
+                         T* grad_input, T* out, const MlpFunction& function) {
   constexpr int64_t kWidth = kLanes<Sum<T>>;
+  constexpr bool kIsGated = kGate != GateKind::kNone;
   const T* up = kIsGated ? input + ffn : input;
   T* grad_up = grad_input + ffn;
   const auto weights = broadcast(static_cast<Sum<T>>(weight));
+  const Limits<Vector<Sum<T>>, Sum<T>> limits(function);
   Vector<Sum<T>> weight_sums = {};
+  const auto run = [&](int64_t i, const auto&... rest) __attribute__((always_inline)) {
+    const auto grads = activation_gradients<Function, kGate>(
+        load_sums(input + i, rest...), load_sums(up + i, rest...), weights,
+        load_sums(grad_out + i, rest...), limits);
+    store_sums(grad_input + i, grads.input, rest...);
+    if constexpr (kIsGated) {
+      store_sums(grad_up + i, grads.up, rest...);
+    }
+    if (out != nullptr) {
+      store_sums(out + i, grads.out, rest...);
+    }
+    weight_sums += grads.weight;
+  };
   int64_t i = 0;
   for (; i + kWidth <= ffn; i += kWidth) {
-    const auto grads = activation_gradients<Function, kIsGated>(
-        load_sums(input + i), load_sums(up + i), weights, load_sums(grad_out + i));
-    store_sums(grad_input + i, grads.input);
-    if constexpr (kIsGated) {
-      store_sums(grad_up + i, grads.up);
-    }
-    if (out != nullptr) {
-      store_sums(out + i, grads.out);
-    }
-    weight_sums += grads.weight;
+    run(i);
   }
   if (i < ffn) {
-    const int64_t rest = ffn - i;
-    const auto grads = activation_gradients<Function, kIsGated>(load_sums(input + i, rest),
-                                                                load_sums(up + i, rest), weights,
-                                                                load_sums(grad_out + i, rest));
-    store_sums(grad_input + i, grads.input, rest);
-    if constexpr (kIsGated) {
-      store_sums(grad_up + i, grads.up, rest);
-    }
-    if (out != nullptr) {
-      store_sums(out + i, grads.out, rest);
-    }
-    weight_sums += grads.weight;
+    run(i, ffn - i);
   }
   return sum_of_lanes<Sum<T>>(weight_sums);
 }
 
-template <class T, class Function, bool kIsGated>
-constexpr ActivationKernels<T> activation_kernels() {
-  return {activate<T, Function, kIsGated>, activate_backward<T, Function, kIsGated>};
-}
-
-// Both kinds, without and with a gate.
 template <class T, class Function>
-constexpr ActivationPair<T> activation_pair() {
-  return {activation_kernels<T, Function, false>(), activation_kernels<T, Function, true>()};
+constexpr KernelsOfActivation<T> kernels_of_activation() {
+  return {
+      {activate<T, Function, GateKind::kNone>, activate_backward<T, Function, GateKind::kNone>},
+      {activate<T, Function, GateKind::kPlain>, activate_backward<T, Function, GateKind::kPlain>},
+      {activate<T, Function, GateKind::kLimited>,
+       activate_backward<T, Function, GateKind::kLimited>}};
 }
 
 }  // namespace

@@ -55,20 +55,21 @@ constexpr int64_t kGemmDepth = 512;
 constexpr int64_t kGemmWorkspaceBytes =
     8 * (kGemmDepth * 32 + kGemmRows * kGemmDepth + kGemmRows * kGemmColumns);
 
-// One row of weighted_activation.
+// One row of weighted_activation, by the function that the kernels were chosen for.
 template <class T>
 struct ActivationKernels {
   // input [2 x ffn] or, without a gate, [ffn] -> out [ffn]
-  void (*forward)(const T* input, double weight, int64_t ffn, T* out);
+  void (*forward)(const T* input, double weight, int64_t ffn, T* out, const MlpFunction& function);
   // Gradients of one row; returns that of the weight. Writes what `forward` does to `out` on the
   // way, unless it is null.
   double (*backward)(const T* input, double weight, const T* grad_out, int64_t ffn, T* grad_input,
-                     T* out);
+                     T* out, const MlpFunction& function);
 };
 template <class T>
-struct ActivationPair {
+struct KernelsOfActivation {
   ActivationKernels<T> without_gate;
   ActivationKernels<T> with_gate;
+  ActivationKernels<T> with_limits;
 };
 
 template <class T>
@@ -79,10 +80,13 @@ struct TypedKernels {
   // kGemmWorkspaceBytes, aligned to 64 bytes.
   void (*gemm)(const MatrixProduct<T>& product, void* workspace);
 
-  ActivationPair<T> activations[kNumActivations];
+  KernelsOfActivation<T> activations[kNumActivations];
   const ActivationKernels<T>& activation(const MlpFunction& function) const {
-    const ActivationPair<T>& pair = activations[static_cast<int>(function.activation)];
-    return function.is_gated ? pair.with_gate : pair.without_gate;
+    const KernelsOfActivation<T>& own = activations[static_cast<int>(function.activation)];
+    if (!function.is_gated) {
+      return own.without_gate;
+    }
+    return function.has_limits() ? own.with_limits : own.with_gate;
   }
 
   // out[i] = rows[row_of_slot[0]][i] + rows[row_of_slot[1]][i] + ... ; negative rows are skipped.

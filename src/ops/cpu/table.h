@@ -15,9 +15,9 @@ namespace {
 template <class T>
 constexpr TypedKernels<T> typed_kernels() {
   return {gemm<T>,
-          {activation_pair<T, Silu>(), activation_pair<T, Gelu>(), activation_pair<T, GeluTanh>(),
-           activation_pair<T, Relu>(), activation_pair<T, ReluSquared>(),
-           activation_pair<T, QuickGelu>()},
+          {kernels_of_activation<T, Silu>(), kernels_of_activation<T, Gelu>(),
+           kernels_of_activation<T, GeluTanh>(), kernels_of_activation<T, Relu>(),
+           kernels_of_activation<T, ReluSquared>(), kernels_of_activation<T, QuickGelu>()},
           sum_rows<T>,
           add_scaled<T>,
           add_scaled_to_sums<T>,

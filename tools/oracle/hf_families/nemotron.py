@@ -1,0 +1,20 @@
+import torch
+
+from . import draws
+
+CLASS = "Nemotron"
+GOLDEN = dict(dtype=torch.float32, config=dict(norm_eps=1e-5, attention_bias=True, mlp_bias=True))
+
+
+def randomise(name, tensor, noise):
+    return 0.25 * noise if "norm" in name and name.endswith("weight") else None  # kept as w - 1
+
+
+def draw(rng):
+    fields = {**draws.decoder(rng, head_dim="sometimes"), "attention_bias": draws.flag(rng),
+              "mlp_bias": draws.flag(rng)}
+    fields["norm_eps"] = fields.pop("rms_norm_eps")
+    fields["hidden_act"] = rng.choice(["relu2", "relu2", "silu"])
+    if fields.get("head_dim", fields["hidden_size"] // fields["num_attention_heads"]) == 10:
+        fields["head_dim"] = 8  # half of 10 is odd
+    return fields
