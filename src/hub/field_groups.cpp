@@ -97,9 +97,12 @@ std::vector<std::string> layer_types(const std::vector<int64_t>& windows) {
   return types;
 }
 
+bool any_of(const std::vector<bool>& flags) {
+  return std::find(flags.begin(), flags.end(), true) != flags.end();
+}
+
 void set_windows(SettingValues& settings, const std::vector<bool>& has_window, int64_t window) {
-  const bool is_used =
-      window > 0 && std::find(has_window.begin(), has_window.end(), true) != has_window.end();
+  const bool is_used = window > 0 && any_of(has_window);
   set_value(settings, "attention.window", std::to_string(is_used ? window : 0));
   settings["attention.window_layers"] = {
       is_used ? layer_set_of(has_window) : std::vector<std::string>(), true};
@@ -122,31 +125,37 @@ int64_t read_window(HfConfig& fields) {
   return window;
 }
 
-// `standard`: whether layer i has a window, where layer_types is not given.
-void read_windows(HfConfig& fields, SettingValues& settings,
-                  bool (*standard)(int64_t layer, int64_t max_window_layers)) {
-  const int64_t window = read_window(fields);
-  const bool uses_windows = fields.get("use_sliding_window", false);
-  const int64_t limit = fields.get("max_window_layers", kStandardWindowLayers);
+// Which layers have a window by layer_types; empty where it is not given.
+std::vector<bool> read_layer_types(HfConfig& fields, const SettingValues& settings) {
   const auto types = fields.get("layer_types", std::vector<std::string>());
   const int64_t num_layers = whole_value(settings, "model.num_layers");
   check<ConfigError>(types.empty() || static_cast<int64_t>(types.size()) == num_layers,
                      "{}: layer_types lists {} layers, num_hidden_layers is {}", fields.source(),
                      types.size(), num_layers);
   std::vector<bool> has_window;
-  for (int64_t layer = 0; layer < num_layers; ++layer) {
-    if (types.empty()) {
-      has_window.push_back(standard(layer, limit));
-      continue;
-    }
-    const std::string& type = types[static_cast<size_t>(layer)];
+  for (const std::string& type : types) {
     check<ConfigError>(type == "sliding_attention" || type == "full_attention",
                        "{}: layer_types has \"{}\"; known are: full_attention, sliding_attention",
                        fields.source(), type);
-    check<ConfigError>(type == "full_attention" || window > 0 || !uses_windows,
-                       "{}: layer_types has \"sliding_attention\", but sliding_window is null",
-                       fields.source());
     has_window.push_back(type == "sliding_attention");
+  }
+  return has_window;
+}
+
+// `standard`: whether layer i has a window, where layer_types is not given.
+void read_windows(HfConfig& fields, SettingValues& settings,
+                  bool (*standard)(int64_t layer, int64_t max_window_layers)) {
+  const int64_t window = read_window(fields);
+  const bool uses_windows = fields.get("use_sliding_window", false);
+  const int64_t limit = fields.get("max_window_layers", kStandardWindowLayers);
+  std::vector<bool> has_window = read_layer_types(fields, settings);
+  check<ConfigError>(!any_of(has_window) || window > 0 || !uses_windows,
+                     "{}: layer_types has \"sliding_attention\", but sliding_window is null",
+                     fields.source());
+  const bool is_listed = !has_window.empty();
+  for (int64_t layer = 0; !is_listed && layer < whole_value(settings, "model.num_layers");
+       ++layer) {
+    has_window.push_back(standard(layer, limit));
   }
   set_windows(settings, has_window, window);
 }
@@ -385,6 +394,45 @@ double moe_layers_read(const SettingValues& settings) {
 
 }  // namespace
 
+void read_windows_by_period(HfConfig& fields, SettingValues& settings, int64_t standard_window,
+                            int64_t period) {
+  check<ConfigError>(period >= 1, "{}: sliding_window_pattern is {}: expected 1 or more",
+                     fields.source(), period);
+  const Json* given = fields.find("sliding_window");
+  const bool is_null = given != nullptr && given->is_null();
+  const int64_t window = is_null ? 0 : fields.get("sliding_window", standard_window);
+  std::vector<bool> has_window = read_layer_types(fields, settings);
+  check<ConfigError>(window > 0 || (is_null && !any_of(has_window)),
+                     "{}: sliding_window is {}: expected a number from 1 on", fields.source(),
+                     is_null ? "null" : std::to_string(window));
+  const bool is_listed = !has_window.empty();
+  for (int64_t layer = 0; !is_listed && layer < whole_value(settings, "model.num_layers");
+       ++layer) {
+    has_window.push_back((layer + 1) % period != 0);
+  }
+  set_windows(settings, has_window, window);
+}
+
+void write_layer_types(const Config& config, Json& fields) {
+  const bool is_used = config.attention.window > 0;
+  fields["sliding_window"] = is_used ? Json(config.attention.window) : Json(nullptr);
+  fields["layer_types"] = layer_types(windows_of(config));
+}
+
+FieldGroup query_scalar() {
+  return {[](HfConfig& fields, SettingValues& settings) {
+            const auto scalar = fields.get("query_pre_attn_scalar", int64_t{256});
+            check<ConfigError>(scalar > 0, "{}: query_pre_attn_scalar is {}: expected 1 or more",
+                               fields.source(), scalar);
+            set_value(settings, "attention.scale",
+                      print_value(1 / std::sqrt(static_cast<double>(scalar))));
+          },
+          [](const Config& config, Json& fields) {
+            const double scale = config.attention.scale;
+            fields["query_pre_attn_scalar"] = std::llround(1 / (scale * scale));
+          }};
+}
+
 FieldGroup scaled_embedding() {
   return {[](HfConfig&, SettingValues& settings) {
             const auto hidden = static_cast<double>(whole_value(settings, "model.hidden_size"));
@@ -459,6 +507,20 @@ std::vector<TensorRule> decoder_tensors() {
       {"model.norm.weight", "final_norm.weight"},
       {"lm_head.weight", "head.weight"},
   };
+}
+
+std::vector<TensorRule> post_normed_decoder_tensors() {
+  std::vector<TensorRule> rules = decoder_tensors();
+  for (TensorRule& rule : rules) {
+    if (rule.logical == logical("mlp_norm.weight")) {
+      rule.tensor = in_layer("pre_feedforward_layernorm.weight");
+    }
+  }
+  rules.push_back(
+      {in_layer("post_attention_layernorm.weight"), logical("mixer_post_norm.weight")});
+  rules.push_back(
+      {in_layer("post_feedforward_layernorm.weight"), logical("mlp_post_norm.weight")});
+  return rules;
 }
 
 std::vector<TensorRule> qkv_bias_tensors() {

@@ -38,6 +38,15 @@ FieldGroup window_from_layer_on();   // Qwen2, Qwen3: from max_window_layers on
 FieldGroup window_on_even_layers();  // Qwen2-MoE: every second layer below max_window_layers
 FieldGroup window_on_all_layers();   // Qwen3-MoE
 
+// sliding_window and layer_types of families that use windows wherever layers have them. Where the
+// types are not listed, every layer has one but each `period`-th.
+void read_windows_by_period(HfConfig& fields, SettingValues& settings, int64_t standard_window,
+                            int64_t period);
+void write_layer_types(const Config& config, nlohmann::json& fields);
+
+// query_pre_attn_scalar: products of queries and keys are divided by its square root (Gemma 2, 3).
+FieldGroup query_scalar();
+
 // The embedding times the square root of the hidden size (Gemma).
 FieldGroup scaled_embedding();
 
@@ -87,6 +96,8 @@ int64_t whole_value(const SettingValues& settings, const std::string& name);
 // Embedding, norms, attention projections and head, as Llama names them, and what else its files
 // may hold.
 std::vector<TensorRule> decoder_tensors();
+// The same with norms after attention and MLP too (Gemma 2, 3).
+std::vector<TensorRule> post_normed_decoder_tensors();
 std::vector<TensorRule> qkv_bias_tensors();
 std::vector<TensorRule> output_bias_tensors();
 std::vector<TensorRule> qk_norm_tensors();

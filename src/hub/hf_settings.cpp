@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <string_view>
 
@@ -109,6 +110,12 @@ constexpr std::array<std::string_view, 4> kLayerLists = {
 Config spelled_out(Config config) {
   config.model.num_query_groups = config.model.query_groups();
   config.model.head_dim = config.model.head_size();
+  if (config.attention.scale == 0) {
+    config.attention.scale = 1 / std::sqrt(static_cast<double>(config.model.head_size()));
+  }
+  if (config.rope.window_base == 0 && config.rope.type == RopeType::kDefault) {
+    config.rope.window_base = config.rope.base;
+  }
   if (config.model.max_position == 0) {
     config.model.max_position = std::max(int64_t{1}, config.data.sequence_length);
   }
