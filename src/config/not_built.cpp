@@ -33,8 +33,6 @@ constexpr std::array kNotBuilt{
     NotBuilt{"rope.window_base"},
     NotBuilt{"moe.shared_expert_bias"},
     NotBuilt{"moe.latent_size"},
-    NotBuilt{"mamba."},
-    NotBuilt{"delta_net."},
     NotBuilt{"mtp."},
     NotBuilt{"multipliers."},
 };
