@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -17,8 +18,17 @@ inline std::filesystem::path golden_directory(const std::string& family) {
   return std::filesystem::path(SWITCHYARD_SOURCE_DIR) / "tests/golden/hf" / family;
 }
 
-inline const std::vector<std::string> kGoldenFamilies = {
-    "llama", "mistral", "mixtral", "olmoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"};
+// All there are, made by tools/oracle/hf_directories.py.
+inline const std::vector<std::string> kGoldenFamilies = [] {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_directory(""))) {
+    if (entry.is_directory()) {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}();
 
 inline nlohmann::json read_json(const std::filesystem::path& path) {
   return nlohmann::json::parse(file_bytes(path));

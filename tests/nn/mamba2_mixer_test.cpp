@@ -36,7 +36,7 @@ at::Tensor projected(const NamedTensors& p, const std::string& name, const at::T
   return bias == p.end() ? product : product + bias->second.flatten();
 }
 
-at::Tensor convolved(const NamedTensors& p, const std::string& name, const at::Tensor& x) {
+at::Tensor mixed(const NamedTensors& p, const std::string& name, const at::Tensor& x) {
   const auto bias = p.find(name + "_bias");
   return convolved(x, p.at(name).flatten(0, -2),
                    bias == p.end() ? at::Tensor() : bias->second.flatten());
@@ -55,17 +55,15 @@ MixerFormula formula_of(const Config& config) {
     const at::Tensor hidden = input * factors.mamba_input;
     const int64_t tokens = hidden.size(0);
     const at::Tensor z = projected(p, "z", hidden) * factors.mamba_z;
-    const at::Tensor x = convolved(p, "conv_x", projected(p, "x", hidden) * factors.mamba_x)
+    const at::Tensor x = mixed(p, "conv_x", projected(p, "x", hidden) * factors.mamba_x)
                              .view({tokens, mamba.num_heads, mamba.head_dim});
     const int64_t per_group = mamba.num_heads / mamba.num_groups;
     const auto by_head = [&](const at::Tensor& flat) {
       return flat.view({tokens, mamba.num_groups, mamba.state_size})
           .repeat_interleave(per_group, 1);
     };
-    const at::Tensor b =
-        by_head(convolved(p, "conv_b", projected(p, "b", hidden) * factors.mamba_b));
-    const at::Tensor c =
-        by_head(convolved(p, "conv_c", projected(p, "c", hidden) * factors.mamba_c));
+    const at::Tensor b = by_head(mixed(p, "conv_b", projected(p, "b", hidden) * factors.mamba_b));
+    const at::Tensor c = by_head(mixed(p, "conv_c", projected(p, "c", hidden) * factors.mamba_c));
     const at::Tensor raw = projected(p, "dt", hidden) * factors.mamba_dt + p.at("dt_bias");
     const double largest =
         mamba.max_dt > 0 ? mamba.max_dt : std::numeric_limits<double>::infinity();

@@ -3,8 +3,8 @@ import torch
 from . import draws
 
 CLASS = "FalconH1"
-IS_WHOLE = True
 GOLDEN = dict(
+    whole=True,
     dtype=torch.bfloat16,
     config=dict(vocab_size=48, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
                 num_key_value_heads=2, mamba_d_ssm=24, mamba_n_heads=4, mamba_n_groups=2, mamba_d_state=6,

@@ -3,8 +3,8 @@ import torch
 from . import draws
 
 CLASS = "Mamba"
-IS_WHOLE = True
 GOLDEN = dict(
+    whole=True,
     dtype=torch.float32,
     config=dict(vocab_size=48, hidden_size=16, num_hidden_layers=2, expand=2, state_size=6, use_bias=True,
                 time_step_rank=3, bos_token_id=0, eos_token_id=1, pad_token_id=None))

@@ -3,8 +3,8 @@ import torch
 from . import draws
 
 CLASS = "Mamba2"
-IS_WHOLE = True
 GOLDEN = dict(
+    whole=True,
     dtype=torch.float32, shard="8KB",
     config=dict(vocab_size=48, hidden_size=16, num_hidden_layers=2, num_heads=4, head_dim=8, expand=2, state_size=6,
                 n_groups=2, chunk_size=4, use_bias=True, time_step_limit=(0.4, 0.8), tie_word_embeddings=True,

@@ -3,8 +3,8 @@ import torch
 from . import draws
 
 CLASS = "NemotronH"
-IS_WHOLE = True
 GOLDEN = dict(
+    whole=True,
     dtype=torch.bfloat16,
     config=dict(vocab_size=48, hidden_size=16, layers_block_type=["linear_attention", "moe", "full_attention", "mlp"],
                 num_attention_heads=4, num_key_value_heads=2, head_dim=5, intermediate_size=20, ssm_state_size=6,
