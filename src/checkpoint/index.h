@@ -23,6 +23,8 @@ struct IndexEntry {
   // As the file declares it, where that is not the box's: others write [heads x head_dim, hidden]
   // for what is [heads, head_dim, hidden] here.
   std::vector<int64_t> file_shape = {};
+  // Which element of the file's tensor is its first: others write several boxes as one tensor.
+  int64_t first_in_file = 0;
 
   int64_t num_bytes() const;
   const std::vector<int64_t>& shape_in_file() const {

@@ -27,7 +27,8 @@ class BlockReader {
   // Offsets within the entry; they must not fall from call to call, or blocks are read again.
   void copy(int64_t offset, std::byte* into, int64_t size) {
     if (entry_.checksums.empty()) {
-      file_.read(stored_, offset, into, size);
+      const auto element = static_cast<int64_t>(c10::elementSize(entry_.dtype));
+      file_.read(stored_, entry_.first_in_file * element + offset, into, size);
       return;
     }
     while (size > 0) {

@@ -25,8 +25,6 @@ constexpr std::array kNotBuilt{
     NotBuilt{"mla."},
     NotBuilt{"rope.interleaved"},
     NotBuilt{"rope.window_base"},
-    NotBuilt{"mamba."},
-    NotBuilt{"delta_net."},
     NotBuilt{"mtp."},
     NotBuilt{"multipliers.attention_input"},
     NotBuilt{"multipliers.attention_output"},

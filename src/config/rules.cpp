@@ -11,6 +11,7 @@
 #include "config/rules/lines.h"
 #include "config/rules/model_rules.h"
 #include "config/rules/override_rules.h"
+#include "config/rules/scan_rules.h"
 #include "config/rules/training_rules.h"
 #include "config/rules/world_rules.h"
 
@@ -27,6 +28,7 @@ std::vector<std::string> broken_rules(const Config& config, ConfigUse use) {
   std::vector<std::string> lines;
   append(lines, model_rules(config));
   append(lines, attention_rules(config));
+  append(lines, scan_rules(config));
   append(lines, layout_rules(config));
   append(lines, training_rules(config, use));
   append(lines, expert_rules(config, use));

@@ -31,10 +31,15 @@ std::string describe_tensors(const HfModel& model) {
     int64_t count = 0;
     std::string logical;
   };
-  std::map<std::string, std::string> logical;
+  std::map<std::string, std::vector<std::string>> logical;
   for (const FileIndex& file : model.index.files) {
     for (const IndexEntry& entry : file.entries) {
-      logical[entry.key] = entry.tensor;
+      std::vector<int64_t> ignored;
+      const std::string pattern = name_pattern(entry.tensor, ignored);
+      std::vector<std::string>& own = logical[entry.key];
+      if (std::find(own.begin(), own.end(), pattern) == own.end()) {
+        own.push_back(pattern);
+      }
     }
   }
   std::map<std::string, Line> lines;
@@ -46,9 +51,8 @@ std::string describe_tensors(const HfModel& model) {
     line.shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
     line.dtype = safetensors_dtype(tensor.dtype);
     ++line.count;
-    std::vector<int64_t> ignored;
     line.logical = tensor.dropped ? "dropped: follows from the rest"
-                                  : name_pattern(logical.at(tensor.name), ignored);
+                                  : fmt::format("{}", fmt::join(logical.at(tensor.name), ", "));
     width = std::max(width, pattern.size());
   }
   std::string text = fmt::format("\n  {:<{}}  {:<5} {:<16} {:>7}  {}\n", "tensor", width, "dtype",

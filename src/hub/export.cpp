@@ -83,7 +83,7 @@ class TensorSource {
 
   // What the checkpoint stores it as; nullopt when it cannot be had from it.
   std::optional<at::ScalarType> stored_dtype(const HfTensor& tensor) const {
-    const auto found = index_.tensors.find(part_of(tensor).name);
+    const auto found = index_.tensors.find(parts_of(tensor).front().logical);
     return found == index_.tensors.end() ? std::nullopt : std::optional(found->second.dtype);
   }
 
@@ -105,30 +105,27 @@ class TensorSource {
 
  private:
   at::Tensor read(const HfTensor& tensor) {
-    TensorPart part = part_of(tensor);
-    part.values = at::empty(part_shape_, tensor.dtype);
-    reader_.read(part);
-    return part.values.view(tensor.shape);
+    const at::Tensor values = at::empty(tensor.shape, tensor.dtype);
+    for (const MappedPart& part : parts_of(tensor)) {
+      reader_.read(
+          {part.logical, part.logical_shape, part.box.start,
+           values.view({-1}).narrow(0, part.first, part.box.numel()).view(part.box.shape)});
+    }
+    return values;
   }
 
-  TensorPart part_of(const HfTensor& tensor) const {
+  std::vector<MappedPart> parts_of(const HfTensor& tensor) const {
     if (tensor.dropped == DroppedTensor::Reason::kRotaryFrequencies) {
-      part_shape_ = tensor.shape;
-      return {kOriginPrefix + tensor.name,
-              tensor.shape,
-              std::vector<int64_t>(tensor.shape.size(), 0),
-              {}};
+      return {{kOriginPrefix + tensor.name, tensor.shape,
+               Box{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape}}};
     }
-    const MappedTensor& mapped = mapped_.at(tensor.dropped ? embedding_ : tensor.name);
-    part_shape_ = mapped.box.shape;
-    return {mapped.logical, mapped.logical_shape, mapped.box.start, {}};
+    return mapped_.at(tensor.dropped ? embedding_ : tensor.name).parts;
   }
 
   const CheckpointIndex& index_;
   PartReader reader_;
   std::map<std::string, MappedTensor> mapped_;
   std::string embedding_;
-  mutable std::vector<int64_t> part_shape_;  // of the last part_of()
 };
 
 // Tensors of one file end to end, files in the order of their first tensor.

@@ -51,17 +51,23 @@ constexpr int64_t kExpertIndex = -1;  // in TensorRule::at: the number in {exper
 constexpr int64_t kAllDims = -1;      // in TensorRule::dims: all that are left
 
 // One tensor of the files and the elements of a logical tensor that it holds, in the same order.
+// Rules of the same tensor say that it holds several logical tensors, one after the other along its
+// first dim, in the order of the rules.
 struct TensorRule {
   std::string tensor;   // "model.layers.{layer}.block_sparse_moe.experts.{expert}.w3.weight"
   std::string logical;  // "layers.{layer}.moe.experts.gate_up"
   // The first indices of the logical tensor; it fills all of the dims that follow. {expert, 1}
   std::vector<int64_t> at = {};
   // How many of the dims that follow make one dim of the file's tensor: {2, 1} for
-  // [heads, head_dim, hidden] stored as [heads x head_dim, hidden]. Empty: one each.
+  // [heads, head_dim, hidden] stored as [heads x head_dim, hidden], 0 for a dim of size 1. Empty:
+  // one each.
   std::vector<int64_t> dims = {};
   // Another spelling, which is read and never written: some files have it in place of the rules of
   // the same logical tensor above it.
   bool is_other_spelling = false;
+  // With other rules of the same tensor: it holds what belongs to index 0 of the first dim of each
+  // logical tensor, then what belongs to index 1.
+  bool is_interleaved = false;
 };
 
 // A tensor that files may hold besides, and why it is not needed.

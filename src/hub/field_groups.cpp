@@ -516,10 +516,8 @@ std::vector<TensorRule> post_normed_decoder_tensors() {
       rule.tensor = in_layer("pre_feedforward_layernorm.weight");
     }
   }
-  rules.push_back(
-      {in_layer("post_attention_layernorm.weight"), logical("mixer_post_norm.weight")});
-  rules.push_back(
-      {in_layer("post_feedforward_layernorm.weight"), logical("mlp_post_norm.weight")});
+  rules.push_back({in_layer("post_attention_layernorm.weight"), logical("mixer_post_norm.weight")});
+  rules.push_back({in_layer("post_feedforward_layernorm.weight"), logical("mlp_post_norm.weight")});
   return rules;
 }
 

@@ -103,8 +103,35 @@ void HfConfig::check_unread_types() const {
   }
 }
 
+namespace {
+
+// Python writes Infinity and NaN, which JSON does not have, where newer files have an object.
+std::string with_tagged_numbers(const std::string& text) {
+  constexpr std::array<std::string_view, 3> kNumbers = {"-Infinity", "Infinity", "NaN"};
+  std::string tagged;
+  bool is_in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(i);
+    const auto number = std::find_if(kNumbers.begin(), kNumbers.end(), [&](std::string_view one) {
+      return !is_in_string && rest.starts_with(one);
+    });
+    if (number != kNumbers.end()) {
+      tagged += fmt::format(R"({{"__float__": "{}"}})", *number);
+      i += number->size();
+      continue;
+    }
+    const bool is_escaped = is_in_string && text[i] == '\\' && i + 1 < text.size();
+    is_in_string = (text[i] == '"') != is_in_string;
+    tagged.append(text, i, is_escaped ? 2 : 1);
+    i += is_escaped ? 2 : 1;
+  }
+  return tagged;
+}
+
+}  // namespace
+
 HfConfig HfConfig::from_file(const std::filesystem::path& path) {
-  const std::string text = read_text(path);
+  const std::string text = with_tagged_numbers(read_text(path));
   Json fields = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   check<FileError>(fields.is_object(), "{}: is not a JSON object; is it cut short?", path.string());
   return {std::move(fields), path.string()};

@@ -1,5 +1,6 @@
 #include "hub/hf_model.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -29,11 +30,21 @@ void check_dtype(const HfTensor& tensor, const std::filesystem::path& folder) {
                    (folder / tensor.file).string(), tensor.name, safetensors_dtype(tensor.dtype));
 }
 
+std::string logical_names(const MappedTensor& mapped) {
+  std::vector<std::string> names;
+  for (const MappedPart& part : mapped.parts) {
+    if (std::find(names.begin(), names.end(), part.logical) == names.end()) {
+      names.push_back(part.logical);
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 void check_shape_of(const HfTensor& tensor, const MappedTensor& mapped,
                     const std::filesystem::path& folder) {
   check<FileError>(tensor.shape == mapped.shape, "{}: tensor \"{}\" is [{}], {} makes it [{}] ({})",
                    (folder / tensor.file).string(), tensor.name, fmt::join(tensor.shape, ", "),
-                   kConfigFile, fmt::join(mapped.shape, ", "), mapped.logical);
+                   kConfigFile, fmt::join(mapped.shape, ", "), logical_names(mapped));
 }
 
 std::optional<DroppedTensor::Reason> reason_to_drop(const ModelFamily& family, const Config& config,
@@ -97,13 +108,16 @@ void take_tensors(HfModel& model, const WeightFiles& weights,
       if (found != mapped.end()) {
         check_dtype(tensor, model.path);
         check_shape_of(tensor, found->second, model.path);
-        index.entries.push_back({found->second.logical,
-                                 entry.name,
-                                 entry.dtype,
-                                 found->second.logical_shape,
-                                 found->second.box,
-                                 {},
-                                 entry.shape});
+        for (const MappedPart& part : found->second.parts) {
+          index.entries.push_back({part.logical,
+                                   entry.name,
+                                   entry.dtype,
+                                   part.logical_shape,
+                                   part.box,
+                                   {},
+                                   entry.shape,
+                                   part.first});
+        }
       } else if ((tensor.dropped = reason_to_drop(*model.family, model.config, entry.name))) {
         check_dropped(model, tensor, weights);
       } else {
@@ -135,9 +149,10 @@ void check_nothing_is_missing(const HfModel& model,
   }
   std::vector<std::string> missing;
   for (const auto& [name, tensor] : mapped) {
+    const MappedPart& part = tensor.parts.front();
     const int64_t expected =
-        Box{std::vector<int64_t>(tensor.logical_shape.size(), 0), tensor.logical_shape}.numel();
-    if (!tensor.is_other_spelling && !names.contains(name) && found[tensor.logical] < expected) {
+        Box{std::vector<int64_t>(part.logical_shape.size(), 0), part.logical_shape}.numel();
+    if (!tensor.is_other_spelling && !names.contains(name) && found[part.logical] < expected) {
       missing.push_back(name);
     }
   }

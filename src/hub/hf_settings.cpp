@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "config/idle_settings.h"
+#include "config/layer_pattern.h"
+#include "config/mixer_sizes.h"
 #include "config/settings.h"
 #include "hub/layer_lists.h"
 
@@ -86,6 +88,9 @@ Json field_value(const FieldRule& rule, const Config& config) {
     }
   }
   Json value = Json::parse(ours, nullptr, /*allow_exceptions=*/false);
+  if (value.is_number() && setting_of(rule.setting).type.starts_with("number")) {
+    return value.get<double>();  // 2.0 for 2: transformers tells them apart
+  }
   return value.is_discarded() ? Json(ours) : value;
 }
 
@@ -119,6 +124,14 @@ Config spelled_out(Config config) {
   if (config.model.max_position == 0) {
     config.model.max_position = std::max(int64_t{1}, config.data.sequence_length);
   }
+  const std::vector<LayerKinds> layers = layer_kinds(config);
+  config.model.layer_pattern = layer_pattern_of(layers);
+  if (std::any_of(layers.begin(), layers.end(),
+                  [](const LayerKinds& layer) { return layer.has(MixerKind::kMamba2); })) {
+    config.mamba.num_heads = mamba2_heads(config);
+  }
+  config.mamba.inner_size = mamba1_channels(config);
+  config.mamba.dt_rank = mamba1_dt_rank(config);
   if (config.moe.score_function == ScoreFunction::kSoftmax && !config.moe.pre_softmax) {
     config.moe.pre_softmax = true;
     config.moe.renormalize = true;

@@ -52,10 +52,10 @@ CheckpointRecord record_of(const HfModel& model) {
 void import_model(const HfModel& model, const std::filesystem::path& checkpoint,
                   const ReportProgress& report) {
   check_folder_is_free(checkpoint);
-  std::map<std::string, const IndexEntry*> entries;
+  std::map<std::string, std::vector<IndexEntry>> entries;
   for (const FileIndex& file : model.index.files) {
     for (const IndexEntry& entry : file.entries) {
-      entries[entry.key] = &entry;
+      entries[entry.key].push_back(entry);
     }
   }
   const auto files = std::make_shared<OneFileAtATime>(model.path);
@@ -65,33 +65,35 @@ void import_model(const HfModel& model, const std::filesystem::path& checkpoint,
     if (tensor.dropped == DroppedTensor::Reason::kTiedHead) {
       continue;  // a copy of the embedding
     }
-    const auto found = entries.find(tensor.name);
-    StreamedPart part;
-    if (found == entries.end()) {
-      part = {kOriginPrefix + tensor.name,
-              tensor.shape,
-              Box{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape},
-              tensor.dtype,
-              {}};
-    } else {
-      const IndexEntry& entry = *found->second;
-      part = {entry.tensor, entry.global_shape, entry.box, entry.dtype, {}};
+    std::vector<IndexEntry>& own = entries[tensor.name];
+    if (own.empty()) {
+      own.push_back({kOriginPrefix + tensor.name,
+                     tensor.name,
+                     tensor.dtype,
+                     tensor.shape,
+                     Box{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape},
+                     {}});
     }
-    part.values = [files, progress, report, file = tensor.file, name = tensor.name,
-                   shape = part.box.shape] {
-      const at::Tensor values = files->tensor(file, name).view(shape);
-      if (!is_finite(values)) {
-        log_warn("{}: tensor \"{}\" holds NaN or infinity: a model with it cannot be used", file,
-                 name);
-      }
-      report(*progress);
-      ++progress->tensors_done;
-      progress->bytes_done += static_cast<int64_t>(values.nbytes());
-      return values;
-    };
     ++progress->num_tensors;
-    progress->num_bytes += part.box.numel() * static_cast<int64_t>(c10::elementSize(part.dtype));
-    parts.push_back(std::move(part));
+    for (const IndexEntry& entry : own) {
+      const bool is_last = &entry == &own.back();
+      const auto values = [files, progress, report, file = tensor.file, name = tensor.name,
+                           first = entry.first_in_file, box = entry.box, is_last] {
+        const at::Tensor part =
+            files->tensor(file, name).view({-1}).narrow(0, first, box.numel()).view(box.shape);
+        if (!is_finite(part)) {
+          log_warn("{}: tensor \"{}\" holds NaN or infinity: a model with it cannot be used", file,
+                   name);
+        }
+        report(*progress);
+        progress->tensors_done += is_last ? 1 : 0;
+        progress->bytes_done += static_cast<int64_t>(part.nbytes());
+        return part;
+      };
+      parts.push_back({entry.tensor, entry.global_shape, entry.box, entry.dtype, values});
+      progress->num_bytes +=
+          entry.box.numel() * static_cast<int64_t>(c10::elementSize(entry.dtype));
+    }
   }
   write_checkpoint(checkpoint, record_of(model), parts);
   report(*progress);

@@ -1,6 +1,8 @@
 #include "hub/tensor_map.h"
 
+#include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,9 +39,17 @@ std::vector<int64_t> file_shape(const TensorRule& rule, const std::vector<int64_
   return shape;
 }
 
+// What one rule says of one tensor of the files, before others of the same tensor join it.
+struct RuledPart {
+  const TensorRule* rule;
+  std::string name;
+  std::vector<int64_t> shape;  // of the tensor if it held this alone
+  MappedPart part;
+};
+
 // One tensor per expert when the rule speaks of one, else one.
-void map_one(const TensorRule& rule, const std::string& logical, int64_t layer,
-             const std::vector<int64_t>& logical_shape, std::vector<MappedTensor>& mapped) {
+void add_parts(const TensorRule& rule, const std::string& logical, int64_t layer,
+               const std::vector<int64_t>& logical_shape, std::vector<RuledPart>& parts) {
   const size_t num_fixed = rule.at.size();
   check<ShapeError>(num_fixed <= logical_shape.size(), "the rule for {} has more indices than {}",
                     rule.tensor, logical);
@@ -53,10 +63,51 @@ void map_one(const TensorRule& rule, const std::string& logical, int64_t layer,
       box.start[dim] = rule.at[dim] == kExpertIndex ? expert : rule.at[dim];
       box.shape[dim] = 1;
     }
-    mapped.push_back({replaced(replaced(rule.tensor, "{layer}", layer), "{expert}", expert),
-                      file_shape(rule, rest), logical, logical_shape, std::move(box),
-                      rule.is_other_spelling});
+    parts.push_back({&rule, replaced(replaced(rule.tensor, "{layer}", layer), "{expert}", expert),
+                     file_shape(rule, rest), MappedPart{logical, logical_shape, std::move(box)}});
   }
+}
+
+// Interleaved ones cut by their first dim and dealt out in turn, else as they are.
+std::vector<MappedPart> in_file_order(const std::vector<RuledPart>& parts) {
+  std::vector<MappedPart> ordered;
+  const bool is_interleaved = parts.front().rule->is_interleaved;
+  const int64_t turns = is_interleaved ? parts.front().part.logical_shape.front() : 1;
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    for (const RuledPart& one : parts) {
+      check<ShapeError>(one.rule->is_interleaved == is_interleaved &&
+                            (!is_interleaved || one.part.logical_shape.front() == turns),
+                        "the rules for {} do not say alike how its parts take turns", one.name);
+      ordered.push_back(one.part);
+      if (is_interleaved) {
+        ordered.back().box.start.front() = turn;
+        ordered.back().box.shape.front() = 1;
+      }
+    }
+  }
+  int64_t first = 0;
+  for (MappedPart& part : ordered) {
+    part.first = first;
+    first += part.box.numel();
+  }
+  return ordered;
+}
+
+// `parts`: all of one tensor, in the order of their rules.
+MappedTensor joined(const std::vector<RuledPart>& parts) {
+  MappedTensor tensor{parts.front().name, parts.front().shape, in_file_order(parts),
+                      parts.front().rule->is_other_spelling};
+  if (parts.size() == 1) {
+    return tensor;
+  }
+  tensor.shape.front() = 0;
+  for (const RuledPart& one : parts) {
+    check<ShapeError>(std::equal(one.shape.begin() + 1, one.shape.end(), tensor.shape.begin() + 1,
+                                 tensor.shape.end()),
+                      "the rules for {} make its parts of different widths", one.name);
+    tensor.shape.front() += one.shape.front();
+  }
+  return tensor;
 }
 
 }  // namespace
@@ -104,7 +155,7 @@ std::vector<MappedTensor> map_tensors(const ModelFamily& family, const LogicalSh
   for (const TensorRule& rule : family.tensors) {
     rules.emplace(rule.logical, &rule);
   }
-  std::vector<MappedTensor> mapped;
+  std::vector<RuledPart> parts;
   for (const auto& [name, shape] : shapes) {
     std::vector<int64_t> numbers;
     const auto [begin, end] = rules.equal_range(name_pattern(name, numbers));
@@ -113,8 +164,24 @@ std::vector<MappedTensor> map_tensors(const ModelFamily& family, const LogicalSh
                        "describe another kind of model",
                        family.model_type, name);
     for (auto rule = begin; rule != end; ++rule) {
-      map_one(*rule->second, name, numbers.empty() ? 0 : numbers.front(), shape, mapped);
+      add_parts(*rule->second, name, numbers.empty() ? 0 : numbers.front(), shape, parts);
     }
+  }
+  std::map<std::string, std::vector<RuledPart>> by_name;
+  std::vector<std::string> names;  // in the order of the logical tensors
+  for (RuledPart& part : parts) {
+    std::vector<RuledPart>& own = by_name[part.name];
+    if (own.empty()) {
+      names.push_back(part.name);
+    }
+    own.push_back(std::move(part));
+  }
+  std::vector<MappedTensor> mapped;
+  for (const std::string& name : names) {
+    std::vector<RuledPart>& own = by_name.at(name);
+    std::sort(own.begin(), own.end(),
+              [](const RuledPart& a, const RuledPart& b) { return a.rule < b.rule; });
+    mapped.push_back(joined(own));
   }
   return mapped;
 }

@@ -10,14 +10,20 @@
 
 namespace switchyard {
 
-// One tensor as a Hugging Face file holds it, and the box of the logical tensor that its elements
-// are, in the same row-major order.
-struct MappedTensor {
-  std::string name;            // in the file
-  std::vector<int64_t> shape;  // in the file
+// Consecutive elements of a tensor of a file, and the box of a logical tensor that they are, in the
+// same row-major order.
+struct MappedPart {
   std::string logical;
   std::vector<int64_t> logical_shape;
   Box box;
+  int64_t first = 0;  // which element of the file's tensor is the first
+};
+
+// One tensor as a Hugging Face file holds it.
+struct MappedTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<MappedPart> parts;  // which follow each other and are all of it
   bool is_other_spelling = false;
 };
 

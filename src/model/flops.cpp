@@ -1,5 +1,6 @@
 #include "model/flops.h"
 
+#include "config/mixer_sizes.h"
 #include "model/layer_spec.h"
 
 namespace switchyard {
@@ -12,6 +13,34 @@ double keys_per_token(double sequence_length, int64_t window) {
     return (sequence_length + 1) / 2;
   }
   return seen - seen * (seen - 1) / 2 / sequence_length;
+}
+
+// Multiply-adds per token.
+double of_mamba1(const Config& config) {
+  const int64_t inner = mamba1_channels(config);
+  const int64_t rank = mamba1_dt_rank(config);
+  const int64_t state = config.mamba.state_size;
+  return static_cast<double>(3 * config.model.hidden_size * inner + inner * (rank + 2 * state) +
+                             rank * inner + 2 * inner * state);
+}
+
+double of_mamba2(const Config& config) {
+  const MambaConfig& mamba = config.mamba;
+  const int64_t heads = mamba2_heads(config);
+  const int64_t inner = heads * mamba.head_dim;
+  const int64_t projected = 2 * inner + 2 * mamba.num_groups * mamba.state_size + heads;
+  return static_cast<double>(config.model.hidden_size * (projected + inner) +
+                             2 * inner * mamba.state_size);
+}
+
+// The delta rule reads the state with the key, writes it, and reads it with the query.
+double of_delta_net(const Config& config) {
+  const DeltaNetConfig& sizes = config.delta_net;
+  const int64_t values = sizes.num_value_heads * sizes.value_head_dim;
+  const int64_t projected =
+      2 * sizes.num_key_heads * sizes.key_head_dim + 2 * values + 2 * sizes.num_value_heads;
+  return static_cast<double>(config.model.hidden_size * (projected + values) +
+                             3 * values * sizes.key_head_dim);
 }
 
 }  // namespace
@@ -43,6 +72,15 @@ double training_flops(const Config& config, double num_tokens, double sequence_l
   for (const LayerSpec& layer : describe_layers(config)) {
     if (layer.kinds.has(MixerKind::kAttention)) {
       per_token += projections + scores(layer);
+    }
+    if (layer.kinds.has(MixerKind::kMamba1)) {
+      per_token += of_mamba1(config);
+    }
+    if (layer.kinds.has(MixerKind::kMamba2)) {
+      per_token += of_mamba2(config);
+    }
+    if (layer.kinds.has(MixerKind::kDeltaNet)) {
+      per_token += of_delta_net(config);
     }
     switch (layer.kinds.feed_forward) {
       case FeedForward::kNone:

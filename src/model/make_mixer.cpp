@@ -2,6 +2,9 @@
 
 #include "base/error.h"
 #include "nn/attention.h"
+#include "nn/gated_delta_net.h"
+#include "nn/mamba1_mixer.h"
+#include "nn/mamba2_mixer.h"
 
 namespace switchyard {
 
@@ -10,12 +13,14 @@ std::unique_ptr<Mixer> make_mixer(const Scope& layer, const Config& config, Mixe
   switch (kind) {
     case MixerKind::kAttention:
       return std::make_unique<Attention>(layer / "attention", config, spec.attention_window);
-    case MixerKind::kMamba1:
     case MixerKind::kMamba2:
+      return std::make_unique<Mamba2Mixer>(layer / "mamba2", config);
     case MixerKind::kDeltaNet:
-      break;
+      return std::make_unique<GatedDeltaNet>(layer / "delta_net", config);
+    case MixerKind::kMamba1:
+      return std::make_unique<Mamba1Mixer>(layer / "mamba1", config);
   }
-  throw ConfigError("model.layer_pattern: this kind of layer is not built yet");
+  throw ConfigError("model.layer_pattern: there is no such kind of layer");
 }
 
 }  // namespace switchyard

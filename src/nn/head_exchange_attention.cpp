@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "nn/context_attention.h"
-#include "parallel/collectives.h"
+#include "nn/row_exchange.h"
 
 namespace switchyard {
 namespace {
@@ -32,20 +32,11 @@ class HeadExchangeAttention : public ContextAttention {
                    v.narrow(1, first_kv_head, kv_heads)},
                   1));
     }
-    const std::vector<int64_t> own(static_cast<size_t>(ranks), q.size(0));
-    const std::vector<int64_t> sizes = table.share_sizes();
-    const at::Tensor row =
-        join_zigzag(exchange_rows(at::cat(for_ranks), own, sizes, group_, kHeads), ranks);
+    const at::Tensor row = take_row(for_ranks, table, group_, kHeads);
     const at::Tensor out = attention(row.narrow(1, 0, heads), row.narrow(1, heads, kv_heads),
                                      row.narrow(1, heads + kv_heads, kv_heads), table, options)
                                .out;  // [row tokens, heads, head_dim]
-    std::vector<at::Tensor> of_ranks;
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      of_ranks.push_back(TokenRanges::zigzag(table.num_tokens, ranks, rank).select(out));
-    }
-    const at::Tensor received = exchange_rows(at::cat(of_ranks), sizes, own, group_, kTokens);
-    // [ranks, held, heads, head_dim] -> [held, ranks x heads, head_dim]
-    return received.view({ranks, q.size(0), heads, q.size(2)}).transpose(0, 1).flatten(1, 2);
+    return return_row(out, table, group_, kTokens);
   }
 
  private:

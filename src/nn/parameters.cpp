@@ -1,6 +1,7 @@
 #include "nn/parameters.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 
@@ -46,15 +47,40 @@ void for_each_row(const std::vector<int64_t>& shape, const std::vector<int64_t>&
   });
 }
 
+// Element `index` of what an Init gives.
+double draw(const Init& init, const RandomStream& stream, uint64_t index) {
+  const auto between = [&](double low, double high) {
+    return low + (high - low) * stream.uniform(index);
+  };
+  switch (init.kind) {
+    case Init::Kind::kNormal:
+      return init.std * stream.normal(index);
+    case Init::Kind::kUniform:
+      return between(init.low, init.high);
+    case Init::Kind::kLogOfUniform:
+      return std::log(between(init.low, init.high));
+    case Init::Kind::kTimeStep: {
+      const double step =
+          std::max(std::exp(between(std::log(init.low), std::log(init.high))), init.floor);
+      return step + std::log(-std::expm1(-step));  // softplus of this is `step`
+    }
+    case Init::Kind::kLogOfCount:
+      return std::log(static_cast<double>(index % static_cast<uint64_t>(init.period) + 1));
+    case Init::Kind::kZeros:
+    case Init::Kind::kOnes:
+      break;
+  }
+  return 0;
+}
+
 template <class T>
-void fill_normal(at::Tensor& values, const ParameterSpec& spec, const std::vector<int64_t>& start,
-                 const std::vector<int64_t>& local_shape, uint64_t seed) {
+void fill_drawn(at::Tensor& values, const ParameterSpec& spec, const std::vector<int64_t>& start,
+                const std::vector<int64_t>& local_shape, uint64_t seed) {
   const RandomStream stream(seed, spec.name);
   auto* data = values.mutable_data_ptr<T>();
   for_each_row(spec.shape, start, local_shape, [&](int64_t local, int64_t logical, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
-      data[local + i] =
-          static_cast<T>(spec.init.std * stream.normal(static_cast<uint64_t>(logical + i)));
+      data[local + i] = static_cast<T>(draw(spec.init, stream, static_cast<uint64_t>(logical + i)));
     }
   });
 }
@@ -169,10 +195,14 @@ at::Tensor Parameter::initial_values(uint64_t seed, at::ScalarType dtype) const 
     case Init::Kind::kOnes:
       return values.fill_(1);
     case Init::Kind::kNormal:
+    case Init::Kind::kUniform:
+    case Init::Kind::kLogOfUniform:
+    case Init::Kind::kTimeStep:
+    case Init::Kind::kLogOfCount:
       if (dtype == at::kDouble) {
-        fill_normal<double>(values, spec_, start_, local_shape_, seed);
+        fill_drawn<double>(values, spec_, start_, local_shape_, seed);
       } else {
-        fill_normal<float>(values, spec_, start_, local_shape_, seed);
+        fill_drawn<float>(values, spec_, start_, local_shape_, seed);
       }
       return values;
   }
@@ -345,8 +375,8 @@ at::Tensor Parameters::declare(std::vector<ParameterSpec> pieces,
                     "{}: {} elements on this rank do not fill a buffer of shape [{}]",
                     storage->pieces.front().name(), whole.numel(), fmt::join(local_shape, ", "));
   storage->master = whole.view(local_shape);
-  storage->leaf =
-      dtypes_.is_mixed() ? storage->master.to(dtypes_.compute) : storage->master.detach();
+  const bool is_narrow = dtypes_.is_mixed() && !storage->pieces.front().spec().stays_wide;
+  storage->leaf = is_narrow ? storage->master.to(dtypes_.compute) : storage->master.detach();
   storage->leaf.set_requires_grad(true);
   storage->gradient_runs = gradient_runs_of(storage->pieces);
   storage->shares = shares_of(*storage, groups_);

@@ -17,13 +17,28 @@ namespace switchyard {
 // How a parameter starts. Every element is a function of (seed, logical name, flat logical index)
 // alone, so all layouts, thread counts and processors start from the same bits.
 struct Init {
-  enum class Kind { kZeros, kOnes, kNormal };
+  enum class Kind { kZeros, kOnes, kNormal, kUniform, kLogOfUniform, kTimeStep, kLogOfCount };
   Kind kind = Kind::kZeros;
   double std = 0;  // kNormal: standard deviation around 0
+  double low = 0;  // kUniform, kLogOfUniform, kTimeStep: what is drawn lies in [low, high)
+  double high = 0;
+  double floor = 0;    // kTimeStep: what is drawn below this is raised to it
+  int64_t period = 1;  // kLogOfCount
 
   static Init zeros() { return {Kind::kZeros}; }
   static Init ones() { return {Kind::kOnes}; }
   static Init normal(double std) { return {Kind::kNormal, std}; }
+  static Init uniform(double low, double high) { return {Kind::kUniform, 0, low, high}; }
+  // The logarithm of a uniform number.
+  static Init log_of_uniform(double low, double high) {
+    return {Kind::kLogOfUniform, 0, low, high};
+  }
+  // Not drawn: the logarithms of 1 up to `period`, over and over.
+  static Init log_of_count(int64_t period) { return {Kind::kLogOfCount, 0, 0, 0, 0, period}; }
+  // The number whose softplus is a time step, drawn with equal chances on a logarithmic scale.
+  static Init time_step(double low, double high, double floor) {
+    return {Kind::kTimeStep, 0, low, high, floor};
+  }
 };
 
 // Which folding of the mesh a parameter lives in.
@@ -51,6 +66,9 @@ struct ParameterSpec {
   // ranks: how many hold it, and which of them this is. Its gradient is the sum over them.
   int64_t num_copies = 1;
   int64_t copy_index = 0;
+  // The model computes with it in the master dtype: rounding would change what follows too much, as
+  // of a decay that acts thousands of times. Alike in all pieces of a storage.
+  bool stays_wide = false;
 };
 
 // One logical parameter as this rank holds it: a contiguous part of a storage.
@@ -130,8 +148,8 @@ struct ParameterStorage {
   std::vector<PieceRange> owned;
   // Whether some gradient group has several ranks, which each own some of its elements.
   bool is_divided = false;
-  // Compute dtype, requires grad. Where parameters are sharded and it is divided it has
-  // memory only while it is in use: see Partition.
+  // Compute dtype (master dtype where its pieces stay wide), requires grad. Where parameters are
+  // sharded and it is divided it has memory only while it is in use: see Partition.
   at::Tensor leaf;
   // Master dtype. Unless mixed it shares memory with `leaf`; sharded and mixed, or where the leaf
   // comes and goes, it holds the owned elements alone, [num_owned].

@@ -169,6 +169,9 @@ RotaryTable make_rotary_table(int64_t max_position, const at::Tensor& inverse_fr
 }
 
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& positions, const RotaryTable& table) {
+  if (table.rotary_dim() == 0) {
+    return x;
+  }
   check_float_cpu("rotate: x", x);
   check_shape("rotate: x", x, {kAnySize, kAnySize, kAnySize});
   check<ShapeError>(table.rotary_dim() <= x.size(2),

@@ -27,9 +27,10 @@ RotaryTable make_rotary_table(int64_t max_position, const at::Tensor& inverse_fr
                               at::ScalarType dtype, double factor = 1);
 
 // Rotates the pairs (i, i + rotary_dim / 2) of each head by the token's position (rotate-half, as
-// HF's apply_rotary_pos_emb); dims from rotary_dim on stay as they are. x [tokens, heads, head_dim]
-// fp64, fp32 or bf16, any strides with adjacent head_dim; positions [tokens] int64 ->
-// [tokens, heads, head_dim], contiguous. bf16 is computed in fp32 and rounded once.
+// HF's apply_rotary_pos_emb); dims from rotary_dim on stay as they are, all where it is 0. x
+// [tokens, heads, head_dim] fp64, fp32 or bf16, any strides with adjacent head_dim; positions
+// [tokens] int64 -> [tokens, heads, head_dim], contiguous. bf16 is computed in fp32 and rounded
+// once.
 //
 // Differentiable in x: the gradient is rotated back. Throws ShapeError when sizes or dtypes do not
 // fit or a position is outside the table. The same bits for every number of threads.

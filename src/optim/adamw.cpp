@@ -66,8 +66,8 @@ void AdamW::step(double lr, double gradient_scale, std::optional<double> weight_
   for (size_t i = 0; i < moments_.size(); ++i) {
     const ParameterStorage& storage = *parameters_.storages()[i];
     const AdamWMoments& moments = moments_[i];
-    const bool has_copy =
-        parameters_.dtypes().is_mixed() && !(parameters_.shards_parameters() && storage.is_divided);
+    const bool has_copy = storage.leaf.scalar_type() != storage.master.scalar_type() &&
+                          !(parameters_.shards_parameters() && storage.is_divided);
     for (const PieceRange& range : storage.owned) {
       const bool has_decay = storage.pieces[range.piece].spec().has_weight_decay;
       options.weight_decay = has_decay ? weight_decay.value_or(settings_.weight_decay) : 0;

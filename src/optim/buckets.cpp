@@ -1,5 +1,6 @@
 #include "optim/buckets.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -22,7 +23,9 @@ std::vector<Bucket> fill_buckets(const std::vector<at::Tensor>& runs, int64_t bu
       buckets.push_back({run});
       continue;
     }
-    if (open_bytes + bytes_of(run) > bucket_bytes) {
+    const bool is_of_another_dtype =
+        !open.empty() && open.front().scalar_type() != run.scalar_type();
+    if (is_of_another_dtype || open_bytes + bytes_of(run) > bucket_bytes) {
       buckets.push_back(std::exchange(open, {}));
       open_bytes = 0;
     }
@@ -73,6 +76,10 @@ std::vector<Bucket> buckets_of(const std::vector<ParameterStorage*>& storages, G
       }
     }
   }
+  // Of one dtype each: leaves that stay wide are among others in bf16.
+  std::stable_sort(runs.begin(), runs.end(), [](const at::Tensor& a, const at::Tensor& b) {
+    return a.scalar_type() < b.scalar_type();
+  });
   return fill_buckets(runs, bucket_bytes);
 }
 

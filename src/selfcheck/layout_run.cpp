@@ -299,7 +299,7 @@ void randomize_constant_parameters(Parameters& parameters) {
   for (const auto& storage : parameters.storages()) {
     for (const PieceRange& range : storage->owned) {
       ParameterSpec spec = storage->pieces[range.piece].spec();
-      if (spec.init.kind == Init::Kind::kNormal) {
+      if (spec.init.kind != Init::Kind::kZeros && spec.init.kind != Init::Kind::kOnes) {
         continue;
       }
       const bool is_ones = spec.init.kind == Init::Kind::kOnes;

@@ -14,6 +14,7 @@
 #include "config/layer_set.h"
 #include "config/pipeline_layout.h"
 #include "config/rules.h"
+#include "config/rules/questions.h"
 #include "config/settings.h"
 #include "parallel/mesh.h"
 #include "parallel/placement.h"
@@ -29,6 +30,9 @@ constexpr int64_t kSharedFfnPerRank = 4;
 constexpr int64_t kHiddenPerRank = 8;
 constexpr int64_t kLatentPerRank = 5;
 constexpr int64_t kVocabularyPerRank = 16;
+constexpr int64_t kScanHeadDim = 4;
+constexpr int64_t kScanState = 6;
+constexpr int64_t kScanChunk = 3;  // shorter than most sequences of the check
 constexpr int64_t kHeadDims[] = {4, 8, 16, 32, 64, 128, 256};
 
 int64_t smallest_prime_factor(int64_t value) {
@@ -251,6 +255,47 @@ void shrink_heads(const Config& before, Config& config) {
   }
 }
 
+void shrink_mamba1(Config& config) {
+  if (!has_mixer(config, MixerKind::kMamba1)) {
+    return;
+  }
+  MambaConfig& mamba = config.mamba;
+  mamba.inner_size = 6 * config.parallel.tensor_size * config.parallel.context_size;
+  mamba.dt_rank = 3;
+  mamba.state_size = std::min(mamba.state_size, kScanState);
+}
+
+void shrink_mamba2(const Config& before, Config& config) {
+  if (!has_mixer(config, MixerKind::kMamba2)) {
+    return;
+  }
+  MambaConfig& mamba = config.mamba;
+  const int64_t tensor_ranks = config.parallel.tensor_size;
+  const int64_t context_ranks = config.parallel.context_size;
+  // Groups of a tensor rank: none of its own, one, or several, which context ranks divide.
+  const bool is_replicated = mamba.num_groups % before.parallel.tensor_size != 0;
+  const bool has_several = mamba.num_groups > before.parallel.tensor_size;
+  const int64_t groups_here = has_several ? std::max<int64_t>(2, context_ranks) : 1;
+  mamba.num_groups = is_replicated ? 1 : groups_here * tensor_ranks;
+  mamba.num_heads = 2 * groups_here * tensor_ranks * context_ranks;
+  mamba.head_dim = std::min(mamba.head_dim, kScanHeadDim);
+  mamba.state_size = std::min(mamba.state_size, kScanState);
+  mamba.chunk_size = std::min(mamba.chunk_size, kScanChunk);
+}
+
+void shrink_delta_net(Config& config) {
+  if (!has_mixer(config, MixerKind::kDeltaNet)) {
+    return;
+  }
+  DeltaNetConfig& sizes = config.delta_net;
+  const bool is_shared = sizes.num_value_heads > sizes.num_key_heads;
+  sizes.num_key_heads = 2 * config.parallel.tensor_size * config.parallel.context_size;
+  sizes.num_value_heads = sizes.num_key_heads * (is_shared ? 2 : 1);
+  sizes.key_head_dim = std::min(sizes.key_head_dim, kScanState);
+  sizes.value_head_dim = std::min(sizes.value_head_dim, kScanHeadDim);
+  sizes.chunk_size = std::min(sizes.chunk_size, kScanChunk);
+}
+
 // The fewest experts that leave a choice, for the settings of one layer.
 int64_t fewest_experts(const MoeConfig& moe, int64_t expert_ranks) {
   const int64_t unit = std::lcm(expert_ranks, moe.num_groups);
@@ -327,6 +372,9 @@ void shrink_widths(const Config& before, Config& config) {
     model.ffn_hidden_size = kFfnPerRank * parallel.tensor_size;
   }
   shrink_heads(before, config);
+  shrink_mamba1(config);
+  shrink_mamba2(before, config);
+  shrink_delta_net(config);
   shrink_experts(config);
 }
 

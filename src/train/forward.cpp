@@ -70,15 +70,19 @@ std::map<std::string, at::Tensor> named_gradients(const LoadedModel& loaded) {
   std::map<std::string, at::Tensor> named;
   for (const HfTensor& tensor : origin.tensors) {
     const auto found = mapped.find(tensor.name);
-    if (found == mapped.end() || !logical.contains(found->second.logical)) {
+    if (found == mapped.end() || !logical.contains(found->second.parts.front().logical)) {
       continue;  // dropped, or a buffer
     }
-    at::Tensor gradient = logical.at(found->second.logical);
-    const Box& box = found->second.box;
-    for (size_t dim = 0; dim < box.start.size(); ++dim) {
-      gradient = gradient.narrow(static_cast<int64_t>(dim), box.start[dim], box.shape[dim]);
+    std::vector<at::Tensor> parts;
+    for (const MappedPart& part : found->second.parts) {
+      at::Tensor gradient = logical.at(part.logical);
+      for (size_t dim = 0; dim < part.box.start.size(); ++dim) {
+        gradient =
+            gradient.narrow(static_cast<int64_t>(dim), part.box.start[dim], part.box.shape[dim]);
+      }
+      parts.push_back(gradient.reshape({-1}));
     }
-    named[tensor.name] = gradient.reshape(tensor.shape).to(at::kFloat);
+    named[tensor.name] = at::cat(parts).view(tensor.shape).to(at::kFloat);
   }
   return named;
 }

@@ -81,6 +81,14 @@ TEST(Rules, WindowLayersAreLayersOfTheModel) {
                                     "are 0 to 1 (model.num_layers is 2)"});
 }
 
+TEST(Rules, HeadsWithoutRotaryPositionsMayBeOdd) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.model.head_dim = 7;
+              c.rope.partial_factor = 0;
+            }),
+            Lines{});
+}
+
 TEST(Rules, RotaryDimIsEven) {
   const auto with_share = [](double share) {
     return broken_by([=](Config& c) { c.rope.partial_factor = share; });
@@ -88,8 +96,9 @@ TEST(Rules, RotaryDimIsEven) {
   EXPECT_EQ(with_share(0.25), Lines{});
   EXPECT_EQ(with_share(0.2), Lines{"rope.partial_factor (0.2) of the head dim (16) rotates 3 "
                                    "features of a head: an even number from 2 up is expected"});
-  EXPECT_EQ(with_share(0), Lines{"rope.partial_factor (0) of the head dim (16) rotates 0 features "
-                                 "of a head: an even number from 2 up is expected"});
+  EXPECT_EQ(with_share(0.05),
+            Lines{"rope.partial_factor (0.05) of the head dim (16) rotates 0 features "
+                  "of a head: an even number from 2 up is expected"});
 }
 
 TEST(Rules, DynamicRopeKnowsTheLengthAndHasMoreThanOneFrequency) {
@@ -277,6 +286,96 @@ TEST(Rules, TheRouterGetsAGradient) {
   // A published model may be made like that: only training it is refused.
   EXPECT_EQ(broken_rules(top_1(ScoreFunction::kSigmoid, false, true), ConfigUse::kDescribe),
             Lines{});
+}
+
+// Of a model whose layers are Mamba-2, gated delta net and experts.
+template <class Change>
+Lines broken_in_scans(const Change& change) {
+  return broken_by([&](Config& c) {
+    c.model.layer_pattern = "ME G";
+    change(c);
+  });
+}
+
+TEST(Rules, Mamba2HeadsAreSharedByGroupsAndRanks) {
+  EXPECT_EQ(broken_in_scans([](Config& c) { c.mamba.num_groups = 2; }), Lines{});
+  EXPECT_EQ(broken_in_scans([](Config& c) { c.mamba.head_dim = 256; }),
+            Lines{"mamba.num_heads must be given: 2 x model.hidden_size / mamba.head_dim (128 / "
+                  "256) is 0"});
+  EXPECT_EQ(broken_in_scans([](Config& c) {
+              c.mamba.num_heads = 6;
+              c.mamba.num_groups = 4;
+            }),
+            Lines{"mamba.num_heads (6) must be a multiple of mamba.num_groups (4)"});
+  EXPECT_EQ(broken_in_scans([](Config& c) {
+              c.mamba.num_heads = 6;
+              c.mamba.num_groups = 6;
+              c.parallel.tensor_size = 2;
+              c.parallel.context_size = 2;
+            }),
+            (Lines{"mamba.num_heads (6) must be a multiple of parallel.tensor_size x "
+                   "parallel.context_size (2 x 2 = 4)",
+                   "the Mamba groups of a tensor rank (6 / 2 = 3) must be a multiple of "
+                   "parallel.context_size (2), or divide it: mamba.num_groups / "
+                   "parallel.tensor_size, at least 1"}));
+}
+
+TEST(Rules, MambaGroupsAreNormalisedOnOneRank) {
+  const auto with_one_group = [](MambaNorm norm, int64_t groups) {
+    return broken_in_scans([=](Config& c) {
+      c.mamba.num_heads = 12;
+      c.mamba.num_groups = groups;
+      c.mamba.norm = norm;
+      c.parallel.tensor_size = 2;
+    });
+  };
+  EXPECT_EQ(with_one_group(MambaNorm::kNone, 1), Lines{});
+  EXPECT_EQ(with_one_group(MambaNorm::kAfterGate, 1),
+            Lines{"mamba.num_groups (1) must be a multiple of parallel.tensor_size (2): the norm "
+                  "is over whole groups, each on one rank (or mamba.norm none)"});
+  EXPECT_EQ(with_one_group(MambaNorm::kNone, 3),
+            Lines{"mamba.num_groups (3) must be a multiple or a divisor of parallel.tensor_size "
+                  "(2)"});
+}
+
+TEST(Rules, TimeStepsHaveARange) {
+  EXPECT_EQ(broken_in_scans([](Config& c) {
+              c.mamba.num_groups = 2;
+              c.mamba.min_dt = 0.2;
+              c.mamba.max_dt = 0.1;
+              c.mamba.init_min_dt = 0.2;
+            }),
+            (Lines{"mamba.max_dt (0.1) must not be below mamba.min_dt (0.2)",
+                   "mamba.init_max_dt (0.1) must not be below mamba.init_min_dt (0.2)"}));
+}
+
+TEST(Rules, Mamba1ChannelsAreSharedByRanks) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.model.layer_pattern = "SE";
+              c.mamba.inner_size = 18;
+              c.parallel.tensor_size = 2;
+              c.parallel.context_size = 2;
+            }),
+            Lines{"mamba.inner_size (18) must be a multiple of parallel.tensor_size x "
+                  "parallel.context_size (2 x 2 = 4)"});
+}
+
+TEST(Rules, DeltaNetHeadsAreSharedByRanks) {
+  EXPECT_EQ(broken_in_scans([](Config& c) {
+              c.mamba.num_groups = 2;
+              c.delta_net.num_value_heads = 24;
+            }),
+            Lines{"delta_net.num_value_heads (24) must be a multiple of delta_net.num_key_heads "
+                  "(16)"});
+  EXPECT_EQ(broken_in_scans([](Config& c) {
+              c.mamba.num_heads = 12;
+              c.mamba.num_groups = 12;
+              c.delta_net.num_key_heads = 6;
+              c.delta_net.num_value_heads = 6;
+              c.parallel.tensor_size = 4;
+            }),
+            Lines{"delta_net.num_key_heads (6) must be a multiple of parallel.tensor_size x "
+                  "parallel.context_size (4 x 1 = 4)"});
 }
 
 TEST(Rules, MicroBatchesFillTheBatch) {

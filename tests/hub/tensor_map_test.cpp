@@ -32,7 +32,53 @@ TEST(MapTensors, WritesRulesOutForEveryLayerAndExpert) {
   ASSERT_EQ(mapped.size(), 2U);
   EXPECT_EQ(mapped[1].name, "m.7.e.1.up");
   EXPECT_EQ(mapped[1].shape, (std::vector<int64_t>{3, 4}));
-  EXPECT_EQ(mapped[1].box, (Box{{1, 1, 0, 0}, {1, 1, 3, 4}}));
+  ASSERT_EQ(mapped[1].parts.size(), 1U);
+  EXPECT_EQ(mapped[1].parts[0].box, (Box{{1, 1, 0, 0}, {1, 1, 3, 4}}));
+}
+
+TEST(MapTensors, PutsTheRulesOfOneTensorEndToEnd) {
+  ModelFamily family;
+  family.tensors = {
+      {"conv", "x", {}, {2, 0, 1}}, {"conv", "c", {}, {1, 0, 1}}, {"conv", "b", {}, {1, 0, 1}}};
+  const auto mapped = map_tensors(family, {{"b", {5, 4}}, {"c", {6, 4}}, {"x", {2, 3, 4}}});
+  ASSERT_EQ(mapped.size(), 1U);
+  EXPECT_EQ(mapped[0].shape, (std::vector<int64_t>{6 + 6 + 5, 1, 4}));
+  ASSERT_EQ(mapped[0].parts.size(), 3U);
+  EXPECT_EQ(mapped[0].parts[0].logical, "x");
+  EXPECT_EQ(mapped[0].parts[1].logical, "c");
+  EXPECT_EQ(mapped[0].parts[1].first, 24);
+  EXPECT_EQ(mapped[0].parts[2].logical, "b");
+  EXPECT_EQ(mapped[0].parts[2].first, 48);
+}
+
+TEST(MapTensors, InterleavesThemByTheFirstDim) {
+  ModelFamily family;
+  family.tensors = {{.tensor = "qkv", .logical = "q", .dims = {2, 1}, .is_interleaved = true},
+                    {.tensor = "qkv", .logical = "k", .dims = {3, 1}, .is_interleaved = true}};
+  const auto mapped = map_tensors(family, {{"k", {2, 2, 1, 7}}, {"q", {2, 3, 7}}});
+  ASSERT_EQ(mapped.size(), 1U);
+  EXPECT_EQ(mapped[0].shape, (std::vector<int64_t>{2 * (3 + 2), 7}));
+  ASSERT_EQ(mapped[0].parts.size(), 4U);
+  EXPECT_EQ(mapped[0].parts[1].logical, "k");
+  EXPECT_EQ(mapped[0].parts[1].first, 21);
+  EXPECT_EQ(mapped[0].parts[1].box, (Box{{0, 0, 0, 0}, {1, 2, 1, 7}}));
+  EXPECT_EQ(mapped[0].parts[2].logical, "q");
+  EXPECT_EQ(mapped[0].parts[2].first, 35);
+  EXPECT_EQ(mapped[0].parts[2].box, (Box{{1, 0, 0}, {1, 3, 7}}));
+}
+
+TEST(MapTensors, RefusesPartsThatDoNotFitTogether) {
+  ModelFamily family;
+  family.tensors = {{"t", "a", {}, {1, 1}}, {"t", "b", {}, {1, 1}}};
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              map_tensors(family, {{"a", {2, 3}}, {"b", {2, 4}}});
+            }),
+            "the rules for t make its parts of different widths");
+  family.tensors[1].is_interleaved = true;
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              map_tensors(family, {{"a", {2, 3}}, {"b", {2, 3}}});
+            }),
+            "the rules for t do not say alike how its parts take turns");
 }
 
 TEST(MapTensors, TakesDimsTogetherAsTheRuleSays) {

@@ -7,6 +7,9 @@
 #include "moe/moe_layer.h"
 #include "nn/attention.h"
 #include "nn/embedding.h"
+#include "nn/gated_delta_net.h"
+#include "nn/mamba1_mixer.h"
+#include "nn/mamba2_mixer.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 #include "nn/output_head.h"
@@ -143,6 +146,17 @@ MakeLayer attention_layer() {
   };
 }
 
+template <class Scan>
+MakeLayer scan_layer() {
+  return [](const Scope& scope, const Config& config) {
+    return keep<Scan>(
+        std::make_shared<Scan>(scope, config),
+        [config](const Scan& layer, const Row& row, const Placed& input) {
+          return LayerResult{layer.forward(input, context_of(row, config), nullptr), {}};
+        });
+  };
+}
+
 MakeLayer mlp_layer() {
   return [](const Scope& scope, const Config& config) {
     return keep<Mlp>(
@@ -213,6 +227,31 @@ const std::vector<LayerCase>& cases() {
     full_norm.attention.qk_norm = QkNormKind::kFull;
     full_norm.attention.qkv_bias = true;
     full_norm.attention.qkv_clip = 1.2;
+    Config mamba2 = small_config();
+    mamba2.mamba.num_heads = 8;
+    mamba2.mamba.head_dim = 3;
+    mamba2.mamba.num_groups = 4;
+    mamba2.mamba.state_size = 5;
+    mamba2.mamba.chunk_size = 3;
+    mamba2.mamba.input_bias = true;
+    mamba2.mamba.output_bias = true;
+    Config mamba2_shared = mamba2;  // fewer groups than ranks
+    mamba2_shared.mamba.num_groups = 1;
+    mamba2_shared.mamba.norm = MambaNorm::kNone;
+    Config mamba2_both = mamba2_shared;  // with tp 4: each group on two ranks
+    mamba2_both.mamba.num_groups = 2;
+    Config mamba1 = small_config();
+    mamba1.mamba.inner_size = 12;
+    mamba1.mamba.state_size = 5;
+    mamba1.mamba.dt_rank = 3;
+    mamba1.mamba.input_bias = true;
+    mamba1.mamba.output_bias = true;
+    Config delta_net = small_config();
+    delta_net.delta_net.num_key_heads = 4;
+    delta_net.delta_net.num_value_heads = 8;
+    delta_net.delta_net.key_head_dim = 5;
+    delta_net.delta_net.value_head_dim = 3;
+    delta_net.delta_net.chunk_size = 3;
     Config skewed = small_config();  // all tokens agree, so that most experts get none
     skewed.model.init_std = 1e-6;
     Config biased = small_config();
@@ -277,6 +316,11 @@ const std::vector<LayerCase>& cases() {
     return std::vector<LayerCase>{{"attention", attention_layer(), small_config()},
                                   {"attention_head_norm", attention_layer(), head_norm},
                                   {"attention_full_norm", attention_layer(), full_norm},
+                                  {"mamba2", scan_layer<Mamba2Mixer>(), mamba2},
+                                  {"mamba2_one_group", scan_layer<Mamba2Mixer>(), mamba2_shared},
+                                  {"mamba2_two_groups", scan_layer<Mamba2Mixer>(), mamba2_both},
+                                  {"mamba1", scan_layer<Mamba1Mixer>(), mamba1},
+                                  {"delta_net", scan_layer<GatedDeltaNet>(), delta_net},
                                   {"mlp", mlp_layer(), small_config()},
                                   {"mlp_biased", mlp_layer(), biased},
                                   {"mlp_gated_biased", mlp_layer(), biased_gathered},

@@ -211,6 +211,30 @@ const std::vector<Variant>& variants() {
     flex.moe.dispatcher = DispatcherKind::kFlex;
     flex.train.recompute = Recompute::kModules;
     flex.train.recompute_modules = {"moe"};
+    Config hybrid = small_config();  // sizes that 2, 3 and 4 ranks divide
+    hybrid.model.layer_pattern = "M*- SGE";
+    hybrid.mamba.num_heads = 24;
+    hybrid.mamba.num_groups = 12;
+    hybrid.mamba.head_dim = 2;
+    hybrid.mamba.state_size = 3;
+    hybrid.mamba.chunk_size = 3;
+    hybrid.delta_net.num_key_heads = 12;
+    hybrid.delta_net.num_value_heads = 24;
+    hybrid.delta_net.key_head_dim = 3;
+    hybrid.delta_net.value_head_dim = 2;
+    hybrid.delta_net.chunk_size = 3;
+    hybrid.mamba.inner_size = 24;
+    hybrid.mamba.dt_rank = 2;
+    Config hybrid_recomputed = hybrid;
+    hybrid_recomputed.model.layer_pattern = "GE M ";
+    hybrid_recomputed.model.tie_embeddings = true;
+    hybrid_recomputed.mamba.num_groups = 1;
+    hybrid_recomputed.mamba.norm = MambaNorm::kNone;
+    hybrid_recomputed.mamba.input_bias = true;
+    hybrid_recomputed.mamba.output_bias = true;
+    hybrid_recomputed.delta_net.num_value_heads = 12;
+    hybrid_recomputed.parallel.data_sharding = DataSharding::kParameters;
+    hybrid_recomputed.train.recompute = Recompute::kFull;
     return std::vector<Variant>{{"alltoall", alltoall},
                                 {"allgather", allgather},
                                 {"sigmoid_bias_tied", sigmoid},
@@ -223,15 +247,22 @@ const std::vector<Variant>& variants() {
                                 {"sinkhorn", sinkhorn},
                                 {"pattern", pattern},
                                 {"varied", varied},
-                                {"flex", flex}};
+                                {"flex", flex},
+                                {"hybrid", hybrid},
+                                {"hybrid_recompute", hybrid_recomputed}};
   }();
   return all;
+}
+
+const Variant& variant_named(const std::string& name) {
+  return *std::find_if(variants().begin(), variants().end(),
+                       [&](const Variant& variant) { return name == variant.name; });
 }
 
 // Ring attention, pipeline transfers and dispatch with all calls compared: none differs.
 TEST(VerifiedCalls, PassInEveryKindOfLayout) {
   for (const char* name : {"tp2_sp_cp2_ep2", "pp2_vpp2", "pp2_cp2_ep2", "tp2_sp_ep4_nodes_of_2"}) {
-    Config config = variants().back().config;
+    Config config = variants()[10].config;
     config.parallel.verify_calls = true;
     LogicalTensors expected;
     LogicalTensors actual;
@@ -280,9 +311,10 @@ bool notices_removal(const Config& config, const Layout& layout, const LogicalTe
 
 TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
   std::set<std::string> tried;
-  for (const size_t chosen : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}, size_t{7},
-                              size_t{8}, size_t{9}, size_t{11}, size_t{12}}) {
-    const Variant& variant = variants()[chosen];
+  for (const char* chosen :
+       {"alltoall", "allgather", "sigmoid_bias_tied", "full_norm_dynamic", "biased_groups",
+        "set_losses", "capacity", "sinkhorn", "varied", "flex", "hybrid"}) {
+    const Variant& variant = variant_named(chosen);
     LogicalTensors expected;
     run_model(variant.config, {.name = "one"}, expected);
     for (const char* name :

@@ -198,6 +198,35 @@ void draw_experts(Draws& draws, Config& config) {
   }
 }
 
+// Layers of other kinds than attention with an MLP or experts.
+void draw_pattern(Draws& draws, Config& config) {
+  if (!draws.flag("pattern")) {
+    return;
+  }
+  for (int64_t layer = 0; layer < config.model.num_layers; ++layer) {
+    config.model.layer_pattern += draws.of<const char*>(
+        "layer",
+        {{"M ", "M"}, {"GE ", "GE"}, {"M*- ", "M*-"}, {"*E ", "*E"}, {"S ", "S"}, {"E ", "E"}});
+  }
+  MambaConfig& mamba = config.mamba;
+  mamba.num_heads = draws.number("mamba heads", {8, 12, 24});
+  mamba.num_groups = draws.number("mamba groups", {1, 2, 4, 12});
+  mamba.inner_size = draws.number("mamba channels", {12, 24});
+  mamba.head_dim = 2;
+  mamba.state_size = 3;
+  mamba.chunk_size = draws.number("mamba chunk", {2, 128});
+  mamba.conv_bias = draws.flag("conv bias");
+  mamba.norm = draws.of<MambaNorm>("mamba norm", {{MambaNorm::kNone, "none"},
+                                                  {MambaNorm::kAfterGate, "after gate"},
+                                                  {MambaNorm::kBeforeGate, "before gate"}});
+  DeltaNetConfig& delta_net = config.delta_net;
+  delta_net.num_key_heads = draws.number("delta net heads", {4, 8, 12});
+  delta_net.num_value_heads = delta_net.num_key_heads * draws.number("values per key", {1, 2});
+  delta_net.key_head_dim = 3;
+  delta_net.value_head_dim = 2;
+  delta_net.chunk_size = 3;
+}
+
 bool is_allowed(const LayoutRun& run) {
   Config config = run.config;
   config.train.micro_batch_size = 1;
@@ -228,6 +257,7 @@ TEST(RandomLayouts, GiveTheOneRankResult) {
     draw_layout(draws, layout);
     draw_attention(draws, layout.config);
     draw_experts(draws, layout.config);
+    draw_pattern(draws, layout.config);
     if (!is_allowed(layout)) {
       continue;
     }

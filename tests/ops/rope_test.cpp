@@ -130,5 +130,11 @@ TEST(Rope, RefusesWhatDoesNotFit) {
             "the rotary dim (5) must be even and above 0");
 }
 
+TEST(Rope, LeavesEveryHeadAloneWithoutRotaryDims) {
+  const at::Tensor x = at::randn({3, 2, 5});
+  const RotaryTable table = make_rotary_table(4, at::empty({0}, at::kDouble), at::kFloat);
+  EXPECT_TRUE(at::equal(rotate(x, at::arange(3, at::kLong), table), x));
+}
+
 }  // namespace
 }  // namespace switchyard

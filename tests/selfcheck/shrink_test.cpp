@@ -43,6 +43,22 @@ Config large_config() {
   return config;
 }
 
+TEST(Shrink, KeepsEachKindOfLayerThatScans) {
+  Config config = large_config();
+  config.model.layer_pattern = "MEMEM*EGE-";
+  config.moe.first_dense_layers = 0;
+  config.mamba.num_groups = 8;
+  config.parallel.context_size = 2;
+  const ShrunkConfig shrunk = shrink(config);
+  const Config& small = shrunk.config;
+  EXPECT_EQ(small.model.layer_pattern, "M E * G -");
+  EXPECT_EQ(small.mamba.num_groups, 4);  // two of each tensor rank, as several of each there
+  EXPECT_EQ(small.mamba.num_heads, 16);
+  EXPECT_EQ(small.delta_net.num_key_heads, 8);
+  EXPECT_EQ(small.delta_net.num_value_heads, 16);
+  EXPECT_LE(small.mamba.state_size * small.mamba.head_dim, 32);
+}
+
 TEST(Shrink, KeepsTheBranchesOfALargeModel) {
   const ShrunkConfig shrunk = shrink(large_config());
   const Config& small = shrunk.config;

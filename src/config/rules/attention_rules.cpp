@@ -20,6 +20,9 @@ std::string heads_divide_hidden_size(const Config& config) {
 
 std::string head_dim_is_even(const Config& config) {
   const ModelConfig& model = config.model;
+  if (config.rope.partial_factor == 0.0) {
+    return "";
+  }
   if (model.head_dim > 0) {
     return unless(model.head_dim % 2 == 0,
                   "model.head_dim ({}) must be even: rotary positions turn pairs of features",
@@ -45,7 +48,8 @@ std::string window_layers_are_layers(const Config& config) {
 }
 
 std::string rotary_dim_is_even(const Config& config) {
-  if (config.rope.partial_factor == 1.0 || !head_dim_is_even(config).empty()) {
+  const double share = config.rope.partial_factor;  // 0 for no rotary positions
+  if (share == 1.0 || share == 0.0 || !head_dim_is_even(config).empty()) {
     return "";
   }
   const int64_t dim = config.rotary_dim();

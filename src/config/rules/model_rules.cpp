@@ -21,13 +21,6 @@ std::string dense_layers_have_a_width(const Config& config) {
   return fmt::format("model.ffn_hidden_size must be given: {}", reason_for_dense_layers(config));
 }
 
-// The kinds of layers that a pattern can name and that are not there yet.
-std::string layers_are_built(const Config& config) {
-  return unless(config.model.layer_pattern.find_first_of("MSG") == std::string::npos,
-                "model.layer_pattern ({}): layers M, S and G are not built yet",
-                config.model.layer_pattern);
-}
-
 std::string experts_of_the_pattern_are_there(const Config& config) {
   return unless(!has_moe_layers(config) || has_experts(config),
                 "model.layer_pattern has layers with experts (E): moe.num_experts must be given");
@@ -39,7 +32,6 @@ std::vector<std::string> model_rules(const Config& config) {
   return broken_lines({
       dense_layers_have_a_width(config),
       layers_are_listed(config),
-      layers_are_built(config),
       experts_of_the_pattern_are_there(config),
       dense_layers_fit(config),
   });

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "config/layer_pattern.h"
 #include "config/layer_set.h"
 #include "config/rules/lines.h"
 #include "config/values.h"
@@ -24,12 +23,16 @@ bool has_layers(const Config& config, FeedForward kind) {
 }  // namespace
 
 bool has_attention(const Config& config) {
+  return !layers_are_listed(config).empty() || has_mixer(config, MixerKind::kAttention);
+}
+
+bool has_mixer(const Config& config, MixerKind kind) {
   if (!layers_are_listed(config).empty()) {
-    return true;
+    return false;
   }
   const std::vector<LayerKinds> layers = layer_kinds(config);
   return std::any_of(layers.begin(), layers.end(),
-                     [](const LayerKinds& layer) { return layer.has(MixerKind::kAttention); });
+                     [kind](const LayerKinds& layer) { return layer.has(kind); });
 }
 
 bool has_experts(const Config& config) {

@@ -4,12 +4,15 @@
 #include <string_view>
 
 #include "config/config.h"
+#include "config/layer_pattern.h"
 
 namespace switchyard {
 
 // What several rules ask about a configuration, and words for their lines.
 
 bool has_attention(const Config& config);  // in some layer, or who knows
+// In some layer; not where the list of layers is malformed.
+bool has_mixer(const Config& config, MixerKind kind);
 bool has_experts(const Config& config);
 bool has_groups(const Config& config);  // of experts
 

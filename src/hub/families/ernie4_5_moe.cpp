@@ -29,8 +29,7 @@ FieldGroup layers_with_experts() {
                                fields.source(), interval);
             std::vector<bool> has_experts;
             for (int64_t layer = 0; layer < num_layers; ++layer) {
-              has_experts.push_back((layer + 1) % interval == 0 && layer >= first &&
-                                    layer <= last);
+              has_experts.push_back((layer + 1) % interval == 0 && layer >= first && layer <= last);
             }
             if (std::find(has_experts.begin(), has_experts.end(), true) == has_experts.end()) {
               set_value(settings, "moe.num_experts", "0");
@@ -40,8 +39,8 @@ FieldGroup layers_with_experts() {
           [](const Config& config, nlohmann::json& fields) {
             const std::vector<bool> has_experts = moe_layers_of(config);
             const auto first = std::find(has_experts.begin(), has_experts.end(), true);
-            const auto second = std::find(first + (first != has_experts.end() ? 1 : 0),
-                                          has_experts.end(), true);
+            const auto second =
+                std::find(first + (first != has_experts.end() ? 1 : 0), has_experts.end(), true);
             const auto last = std::find(has_experts.rbegin(), has_experts.rend(), true);
             fields["moe_layer_start_index"] = first - has_experts.begin();
             fields["moe_layer_end_index"] = has_experts.rend() - last - 1;
@@ -68,24 +67,23 @@ ModelFamily ernie4_5_moe_family() {
   return {
       .model_type = "ernie4_5_moe",
       .architecture = "Ernie4_5_MoeForCausalLM",
-      .fields = joined<FieldRule>(
-          {decoder_fields({.vocab_size = 103424,
-                           .hidden_size = 2560,
-                           .num_layers = 28,
-                           .num_heads = 20,
-                           .num_kv_heads = 4,
-                           .max_position = 131072,
-                           .norm_epsilon = 1e-5,
-                           .tie_embeddings = true}),
-           {{"intermediate_size", "model.ffn_hidden_size", 12288},
-            {"head_dim", "model.head_dim", nullptr, "0"},
-            {"use_bias", "attention.qkv_bias", false},
-            {"use_bias", "attention.output_bias", false},
-            {"use_bias", "model.mlp_bias", false},
-            {"use_bias", "moe.shared_expert_bias", false},
-            {"moe_num_experts", "moe.num_experts", 64, "", {"num_experts"}},
-            {"moe_k", "moe.top_k", 6, "", {"num_experts_per_tok"}},
-            {"moe_intermediate_size", "moe.ffn_hidden_size", 1536}}}),
+      .fields = joined<FieldRule>({decoder_fields({.vocab_size = 103424,
+                                                   .hidden_size = 2560,
+                                                   .num_layers = 28,
+                                                   .num_heads = 20,
+                                                   .num_kv_heads = 4,
+                                                   .max_position = 131072,
+                                                   .norm_epsilon = 1e-5,
+                                                   .tie_embeddings = true}),
+                                   {{"intermediate_size", "model.ffn_hidden_size", 12288},
+                                    {"head_dim", "model.head_dim", nullptr, "0"},
+                                    {"use_bias", "attention.qkv_bias", false},
+                                    {"use_bias", "attention.output_bias", false},
+                                    {"use_bias", "model.mlp_bias", false},
+                                    {"use_bias", "moe.shared_expert_bias", false},
+                                    {"moe_num_experts", "moe.num_experts", 64, "", {"num_experts"}},
+                                    {"moe_k", "moe.top_k", 6, "", {"num_experts_per_tok"}},
+                                    {"moe_intermediate_size", "moe.ffn_hidden_size", 1536}}}),
       .fixed_fields = {{"moe_norm_min", 1e-12, "weights are divided by their sum"}},
       .fixed_settings = {{"moe.pre_softmax", "true"},
                          {"moe.renormalize", "true"},
@@ -93,10 +91,10 @@ ModelFamily ernie4_5_moe_family() {
                          {"rope.interleaved", "true"}},
       .groups = {rope_fields<500000>(), shared_experts(), layers_with_experts(),
                  balance_loss<1000>()},
-      .tensors = joined<TensorRule>(
-          {decoder_tensors(), qkv_bias_tensors(), output_bias_tensors(), mlp_tensors(),
-           mlp_bias_tensors(), expert_tensors(), shared_experts_tensors(), shared_bias_tensors(),
-           expert_bias_of_statics()}),
+      .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), output_bias_tensors(),
+                                     mlp_tensors(), mlp_bias_tensors(), expert_tensors(),
+                                     shared_experts_tensors(), shared_bias_tensors(),
+                                     expert_bias_of_statics()}),
       .dropped = decoder_dropped(),
   };
 }

@@ -45,7 +45,8 @@ void read_rope_by_kind(HfConfig& fields, SettingValues& settings) {
   if (scaling != nullptr && scaling->is_object()) {
     of_full.update(*scaling);
   }
-  if (const Json* base = fields.find("rope_theta"); base != nullptr && !of_full.contains("rope_theta")) {
+  if (const Json* base = fields.find("rope_theta");
+      base != nullptr && !of_full.contains("rope_theta")) {
     of_full["rope_theta"] = *base;
   }
   HfConfig full({{"rope_parameters", of_full}}, fields.source());
@@ -66,8 +67,7 @@ void write_rope_by_kind(const Config& config, Json& fields) {
   const Json of_full = fields["rope_parameters"];
   fields["rope_parameters"] = {
       {"full_attention", of_full},
-      {"sliding_attention",
-       {{"rope_type", "default"}, {"rope_theta", config.rope.window_base}}}};
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", config.rope.window_base}}}};
 }
 
 }  // namespace
@@ -76,29 +76,31 @@ ModelFamily gemma3_family() {
   return {
       .model_type = "gemma3_text",
       .architecture = "Gemma3ForCausalLM",
-      .fields = joined<FieldRule>(
-          {decoder_fields({.vocab_size = 262208,
-                           .hidden_size = 2304,
-                           .num_layers = 26,
-                           .num_heads = 8,
-                           .num_kv_heads = 4,
-                           .max_position = 131072,
-                           .norm_epsilon = 1e-6,
-                           .tie_embeddings = true,
-                           .activation = "gelu_pytorch_tanh",
-                           .activation_field = "hidden_activation"}),
-           {{"intermediate_size", "model.ffn_hidden_size", 9216},
-            {"head_dim", "model.head_dim", 256},
-            {"attention_bias", "attention.qkv_bias", false},
-            {"attention_bias", "attention.output_bias", false},
-            {"final_logit_softcapping", "model.logit_softcap", nullptr, "0"},
-            {"attn_logit_softcapping", "attention.softcap", nullptr, "0"}}}),
+      .fields =
+          joined<FieldRule>({decoder_fields({.vocab_size = 262208,
+                                             .hidden_size = 2304,
+                                             .num_layers = 26,
+                                             .num_heads = 8,
+                                             .num_kv_heads = 4,
+                                             .max_position = 131072,
+                                             .norm_epsilon = 1e-6,
+                                             .tie_embeddings = true,
+                                             .activation = "gelu_pytorch_tanh",
+                                             .activation_field = "hidden_activation"}),
+                             {{"intermediate_size", "model.ffn_hidden_size", 9216},
+                              {"head_dim", "model.head_dim", 256},
+                              {"attention_bias", "attention.qkv_bias", false},
+                              {"attention_bias", "attention.output_bias", false},
+                              {"final_logit_softcapping", "model.logit_softcap", nullptr, "0"},
+                              {"attn_logit_softcapping", "attention.softcap", nullptr, "0"}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"},
                        {"use_bidirectional_attention", false, "attention is causal here"}},
       .fixed_settings = {{"model.norm_plus_one", "true"},
                          {"model.post_norms", "true"},
                          {"attention.qk_norm", "head"}},
-      .groups = {windows(), {read_rope_by_kind, write_rope_by_kind}, query_scalar(),
+      .groups = {windows(),
+                 {read_rope_by_kind, write_rope_by_kind},
+                 query_scalar(),
                  scaled_embedding()},
       .tensors = joined<TensorRule>({post_normed_decoder_tensors(), qkv_bias_tensors(),
                                      output_bias_tensors(), qk_norm_tensors(), mlp_tensors()}),
