@@ -28,8 +28,6 @@ constexpr std::array kNotBuilt{
     NotBuilt{"attention.softcap"},
     NotBuilt{"attention.sinks"},
     NotBuilt{"attention.output_gate"},
-    NotBuilt{"mla."},
-    NotBuilt{"rope.interleaved"},
     NotBuilt{"rope.window_base"},
     NotBuilt{"moe.shared_expert_bias"},
     NotBuilt{"moe.latent_size"},

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "nn/attention.h"
+#include "nn/latent_attention.h"
 
 namespace switchyard {
 
@@ -9,6 +10,10 @@ std::unique_ptr<Mixer> make_mixer(const Scope& layer, const Config& config, Mixe
                                   const LayerSpec& spec) {
   switch (kind) {
     case MixerKind::kAttention:
+      if (config.mla.is_used()) {
+        return std::make_unique<LatentAttention>(layer / "attention", config,
+                                                 spec.attention_window);
+      }
       return std::make_unique<Attention>(layer / "attention", config, spec.attention_window);
     case MixerKind::kMamba1:
     case MixerKind::kMamba2:
