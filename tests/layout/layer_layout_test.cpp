@@ -7,6 +7,7 @@
 #include "moe/moe_layer.h"
 #include "nn/attention.h"
 #include "nn/embedding.h"
+#include "nn/latent_attention.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 #include "nn/output_head.h"
@@ -133,6 +134,16 @@ Layer keep(std::shared_ptr<Module> module,
       [module, apply](const Row& row, const Placed& input) { return apply(*module, row, input); };
 }
 
+MakeLayer latent_attention_layer() {
+  return [](const Scope& scope, const Config& config) {
+    return keep<LatentAttention>(
+        std::make_shared<LatentAttention>(scope, config, config.attention.window),
+        [config](const LatentAttention& layer, const Row& row, const Placed& input) {
+          return LayerResult{layer.forward(input, context_of(row, config), nullptr), {}};
+        });
+  };
+}
+
 MakeLayer attention_layer() {
   return [](const Scope& scope, const Config& config) {
     return keep<Attention>(
@@ -211,6 +222,19 @@ const std::vector<LayerCase>& cases() {
     full_norm.attention.qk_norm = QkNormKind::kFull;
     full_norm.attention.qkv_bias = true;
     full_norm.attention.qkv_clip = 1.2;
+    Config latent = small_config();
+    latent.model.num_query_groups = 0;
+    latent.mla = {.kv_lora_rank = 10,
+                  .q_lora_rank = 12,
+                  .qk_nope_head_dim = 8,
+                  .qk_rope_head_dim = 4,
+                  .v_head_dim = 6};
+    latent.rope.interleaved = true;
+    Config latent_plain = latent;
+    latent_plain.mla.q_lora_rank = 0;
+    latent_plain.mla.v_head_dim = 14;
+    latent_plain.rope.interleaved = false;
+    latent_plain.attention.window = 3;
     Config skewed = small_config();  // all tokens agree, so that most experts get none
     skewed.model.init_std = 1e-6;
     Config biased = small_config();
@@ -250,28 +274,31 @@ const std::vector<LayerCase>& cases() {
     sinkhorn.routing.input_jitter = 0.3;
     Config noisy = small_config();
     noisy.routing.logit_noise = 0.7;
-    return std::vector<LayerCase>{{"attention", attention_layer(), small_config()},
-                                  {"attention_head_norm", attention_layer(), head_norm},
-                                  {"attention_full_norm", attention_layer(), full_norm},
-                                  {"mlp", mlp_layer(), small_config()},
-                                  {"mlp_biased", mlp_layer(), biased},
-                                  {"mlp_gated_biased", mlp_layer(), biased_gathered},
-                                  {"norm", norm_layer(), small_config()},
-                                  {"moe_alltoall", moe_layer(), small_config()},
-                                  {"moe_allgather", moe_layer(), gathered},
-                                  {"moe_flex", moe_layer(), flex},
-                                  {"moe_skewed", moe_layer(), skewed},
-                                  {"moe_skewed_flex", moe_layer(), skewed_flex},
-                                  {"moe_biased", moe_layer(), biased},
-                                  {"moe_capacity", moe_layer(), capacity},
-                                  {"moe_padded", moe_layer(), padded},
-                                  {"moe_padded_gathered", moe_layer(), padded_gathered},
-                                  {"moe_padded_flex", moe_layer(), padded_flex},
-                                  {"moe_sinkhorn", moe_layer(), sinkhorn},
-                                  {"moe_noisy", moe_layer(), noisy},
-                                  {"moe_gated_biased_groups", moe_layer(), biased_gathered},
-                                  {"embedding", embedding_layer(), small_config()},
-                                  {"cross_entropy", head_layer(), small_config()}};
+    return std::vector<LayerCase>{
+        {"attention", attention_layer(), small_config()},
+        {"attention_head_norm", attention_layer(), head_norm},
+        {"attention_full_norm", attention_layer(), full_norm},
+        {"latent_attention", latent_attention_layer(), latent},
+        {"latent_attention_plain", latent_attention_layer(), latent_plain},
+        {"mlp", mlp_layer(), small_config()},
+        {"mlp_biased", mlp_layer(), biased},
+        {"mlp_gated_biased", mlp_layer(), biased_gathered},
+        {"norm", norm_layer(), small_config()},
+        {"moe_alltoall", moe_layer(), small_config()},
+        {"moe_allgather", moe_layer(), gathered},
+        {"moe_flex", moe_layer(), flex},
+        {"moe_skewed", moe_layer(), skewed},
+        {"moe_skewed_flex", moe_layer(), skewed_flex},
+        {"moe_biased", moe_layer(), biased},
+        {"moe_capacity", moe_layer(), capacity},
+        {"moe_padded", moe_layer(), padded},
+        {"moe_padded_gathered", moe_layer(), padded_gathered},
+        {"moe_padded_flex", moe_layer(), padded_flex},
+        {"moe_sinkhorn", moe_layer(), sinkhorn},
+        {"moe_noisy", moe_layer(), noisy},
+        {"moe_gated_biased_groups", moe_layer(), biased_gathered},
+        {"embedding", embedding_layer(), small_config()},
+        {"cross_entropy", head_layer(), small_config()}};
   }();
   return all;
 }
