@@ -118,9 +118,9 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
   const at::Tensor q = rotated(clipped(query_norm_.forward(parts[0])));
   const at::Tensor k = rotated(clipped(used(key_norm_.forward(parts[1]))));
   const at::Tensor v = clipped(used(parts[2]));
-  const at::Tensor attended =
-      caches == nullptr ? core_.forward(q, k, v, context.table, options_)
-                        : attend_after(*caches, q, k, v, context.table, options_);
+  const at::Tensor attended = caches == nullptr
+                                  ? core_.forward(q, k, v, context.table, options_)
+                                  : attend_after(*caches, q, k, v, context.table, options_);
   return output_.forward(attended.reshape({-1, num_heads_ * head_dim_}), hidden.placement);
 }
 

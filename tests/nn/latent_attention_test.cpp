@@ -8,6 +8,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "model/rotary.h"
+#include "nn/key_value_cache.h"
 #include "support/small_model.h"
 
 namespace switchyard {
@@ -133,7 +134,8 @@ void expect_decoding_equals_forward(Dtypes dtypes, double tolerance) {
   ForwardContext context = context_of(config, SequenceTable::from_lengths({9}), dtypes.compute);
   const at::Tensor whole =
       made.layer.forward({hidden, Placement::invariant()}, context, nullptr).tensor;
-  std::vector<KeyValueCache> caches(1);
+  const std::unique_ptr<MixerCache> cache = made.layer.new_cache();
+  const MixerCaches caches = {cache.get()};
   std::vector<at::Tensor> parts;
   for (int64_t begin = 0; begin < 9;) {
     const int64_t length = begin == 0 ? 4 : 1;
@@ -145,8 +147,9 @@ void expect_decoding_equals_forward(Dtypes dtypes, double tolerance) {
     begin += length;
   }
   EXPECT_LT((at::cat(parts) - whole).abs().max().item<double>(), tolerance);
-  EXPECT_EQ(caches[0].keys.size(2), 14);
-  EXPECT_EQ(caches[0].values.numel(), 0);
+  const auto& kept = dynamic_cast<const KeyValueCache&>(*cache);
+  EXPECT_EQ(kept.keys.size(2), 14);
+  EXPECT_EQ(kept.values.numel(), 0);
 }
 
 TEST(LatentAttention, DecodingEqualsForward) {

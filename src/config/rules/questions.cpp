@@ -6,6 +6,7 @@
 
 #include "config/layer_pattern.h"
 #include "config/layer_set.h"
+#include "config/rules/lines.h"
 #include "config/values.h"
 
 namespace switchyard {
