@@ -18,7 +18,8 @@ inline std::filesystem::path golden_directory(const std::string& family) {
 }
 
 inline const std::vector<std::string> kGoldenFamilies = {
-    "llama", "mistral", "mixtral", "olmoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"};
+    "deepseek_v2", "deepseek_v3", "llama",     "mistral", "mixtral",
+    "olmoe",       "qwen2",       "qwen2_moe", "qwen3",   "qwen3_moe"};
 
 inline nlohmann::json read_json(const std::filesystem::path& path) {
   return nlohmann::json::parse(file_bytes(path));

@@ -34,9 +34,11 @@ from safetensors.torch import load_file, save_file
 
 LOGITS, LOSS, GRADIENTS = 1e-5, 1e-6, 1e-4
 SMALLEST_GAP = 1e-5  # between the last expert chosen and the first one not, in router probability
-MOE = {"Mixtral", "Qwen2Moe", "Qwen3Moe", "Olmoe"}
+DEEPSEEK = {"DeepseekV2", "DeepseekV3"}
+MOE = {"Mixtral", "Qwen2Moe", "Qwen3Moe", "Olmoe", *DEEPSEEK}
 FAMILIES = {"llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen2_moe": "Qwen2Moe",
-            "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "olmoe": "Olmoe"}
+            "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "olmoe": "Olmoe", "deepseek_v2": "DeepseekV2",
+            "deepseek_v3": "DeepseekV3"}
 
 
 def draw_rope(rng, max_position):
@@ -54,6 +56,27 @@ def draw_rope(rng, max_position):
         if rng.random() < 0.5:
             rope.update(mscale=0.8, mscale_all_dim=0.6)
     return rope
+
+
+def draw_deepseek(rng, prefix, heads, num_layers):
+    """What these families have instead of, or besides, the fields of the others."""
+    num_groups = rng.choice([1, 2, 4])
+    group_top_k = rng.randint(1, num_groups)
+    experts = num_groups * rng.choice([2, 3, 4])
+    out = dict(num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 12]), q_lora_rank=rng.choice([None, 10]),
+               qk_nope_head_dim=rng.choice([4, 8]), qk_rope_head_dim=rng.choice([4, 8, 10]),
+               v_head_dim=rng.choice([4, 6, 20]), moe_intermediate_size=rng.choice([6, 12]),
+               n_shared_experts=rng.choice([1, 2]), first_k_dense_replace=rng.randint(0, num_layers - 1),
+               n_routed_experts=experts, num_experts_per_tok=rng.randint(1, min(4, group_top_k * experts // num_groups)),
+               n_group=num_groups, topk_group=group_top_k, routed_scaling_factor=rng.choice([1.0, 2.5]))
+    if prefix == "DeepseekV2":
+        out["topk_method"] = rng.choice(["greedy", "group_limited_greedy"])
+        if rng.random() < 0.3:
+            out["num_key_value_heads"] = None
+    else:
+        out.update(norm_topk_prob=rng.random() < 0.6, rope_interleave=rng.random() < 0.7,
+                   num_nextn_predict_layers=rng.choice([0, 1]))
+    return out
 
 
 def draw(rng, prefix):
@@ -87,10 +110,12 @@ def draw(rng, prefix):
         out["mlp_bias"] = rng.random() < 0.5
     if prefix == "Olmoe":
         out["clip_qkv"] = rng.choice([None, 0.5])
-    if prefix in MOE:
+    if prefix in MOE - DEEPSEEK:
         experts = rng.choice([2, 4, 7, 8])
         out["num_local_experts" if prefix == "Mixtral" else "num_experts"] = experts
         out["num_experts_per_tok"] = rng.randint(1, min(experts, 4))
+    if prefix in DEEPSEEK:
+        out.update(draw_deepseek(rng, prefix, heads, out["num_hidden_layers"]))
     if prefix in ("Qwen2Moe", "Qwen3Moe"):
         out.update(moe_intermediate_size=rng.choice([6, 12]), decoder_sparse_step=rng.choice([1, 1, 2]),
                    mlp_only_layers=rng.choice([[], [], [0]]))
@@ -132,15 +157,38 @@ def disk_gradients(prefix, model):
     return named
 
 
+def gap_after(scores, top_k):
+    """Between the last chosen and the first one not, of [tokens, candidates]."""
+    ordered = scores.sort(-1, descending=True).values
+    if ordered.shape[-1] <= top_k:
+        return 1.0
+    gaps = ordered[:, top_k - 1] - ordered[:, top_k]
+    return gaps[gaps.isfinite()].min().item() if gaps.isfinite().any() else 1.0
+
+
+def choice_gap(router, logits, top_k):
+    """How much the choice of a router, among groups first where it has them, hangs on."""
+    bias = getattr(router, "e_score_correction_bias", None)
+    logits = logits.double()
+    scores = torch.softmax(logits, -1) if bias is None else logits.sigmoid() + bias.double()
+    gap = 1.0
+    if bias is not None or getattr(router, "topk_method", "") == "group_limited_greedy":
+        groups = scores.view(len(scores), router.num_group, -1)
+        of_group = groups.max(-1).values if bias is None else groups.topk(2).values.sum(-1)
+        gap = gap_after(of_group, router.topk_group)
+        chosen = torch.zeros_like(of_group).scatter_(1, of_group.topk(router.topk_group).indices, 1).bool()
+        scores = groups.masked_fill(~chosen.unsqueeze(-1), float("-inf")).flatten(1)
+    return min(gap, gap_after(scores, top_k))
+
+
 def smallest_gap(model, tokens, top_k):
     gaps = []
 
     def note(module, inputs, output):
-        probabilities = torch.softmax(output[0].double(), -1).sort(-1, descending=True).values
-        if probabilities.shape[-1] > top_k:
-            gaps.append((probabilities[:, top_k - 1] - probabilities[:, top_k]).min().item())
+        gaps.append(choice_gap(module, output[0], top_k))
 
-    hooks = [module.register_forward_hook(note) for module in model.modules() if "TopKRouter" in type(module).__name__]
+    hooks = [module.register_forward_hook(note) for module in model.modules()
+             if "topkrouter" in type(module).__name__.lower()]
     with torch.no_grad():
         model(input_ids=tokens, use_cache=False)
     for hook in hooks:

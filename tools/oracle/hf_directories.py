@@ -18,7 +18,8 @@ import sys
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from transformers.quantizers import quantizer_finegrained_fp8
 
 SIZES = dict(vocab_size=48, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, rms_norm_eps=1e-5)
@@ -46,6 +47,21 @@ CASES = {
     # pad_token_id: transformers gives the embedding of that token no gradient.
     "olmoe": ("Olmoe", dict(num_experts=4, num_experts_per_tok=2, clip_qkv=0.6, eos_token_id=1, pad_token_id=None,
                             rope_parameters=PLAIN), torch.float32, "5GB"),
+    "deepseek_v2": ("DeepseekV2", dict(
+        num_key_value_heads=4, kv_lora_rank=10, q_lora_rank=None, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
+        n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=6, n_shared_experts=2, first_k_dense_replace=1,
+        topk_method="group_limited_greedy", n_group=4, topk_group=2, routed_scaling_factor=1.5, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=40.0, original_max_position_embeddings=64, mscale=0.707,
+            mscale_all_dim=0.707)), torch.bfloat16, "5GB"),
+    "deepseek_v3": ("DeepseekV3", dict(
+        num_key_value_heads=4, kv_lora_rank=10, q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
+        n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=6, n_shared_experts=1, first_k_dense_replace=1,
+        n_group=4, topk_group=2, num_mtp_layers=0, rope_parameters=PLAIN), torch.float32, "5GB"),
+    # Weights of attention and MLPs in FP8, in blocks of 2 x 2.
+    "deepseek_v3_fp8": ("DeepseekV3", dict(
+        num_key_value_heads=4, kv_lora_rank=10, q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
+        n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=6, n_shared_experts=1, first_k_dense_replace=1,
+        n_group=1, topk_group=1, num_mtp_layers=0, rope_parameters=PLAIN), torch.bfloat16, "5GB"),
 }
 
 
@@ -54,6 +70,9 @@ def randomised(model):
         for name, parameter in model.named_parameters():
             scale = 0.5 if name.endswith("bias") else 0.25
             parameter.normal_(1.0 if "norm" in name else 0.0, scale)
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.normal_(0.0, 0.25)
     return model
 
 
@@ -69,16 +88,46 @@ def old_spelling(folder):
     path.write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n")
 
 
+def quantise(folder, size):
+    """FP8 in blocks of [size, size], as published DeepSeek-V3 files have it."""
+    path = folder / "model.safetensors"
+    tensors = {}
+    for name, weight in load_file(path).items():
+        tensors[name] = weight
+        if name.endswith("_proj.weight") or "kv_a_proj" in name:
+            rows, columns = weight.shape
+            blocks = weight.float().view(rows // size, size, columns // size, size)
+            scales = blocks.abs().amax((1, 3)) / 448
+            tensors[name] = (blocks / scales[:, None, :, None]).view(rows, columns).to(torch.float8_e4m3fn)
+            tensors[name + "_scale_inv"] = scales
+    save_file(tensors, path, metadata={"format": "pt"})
+    path = folder / "config.json"
+    fields = json.loads(path.read_text())
+    fields["quantization_config"] = dict(activation_scheme="dynamic", fmt="e4m3", quant_method="fp8",
+                                         weight_block_size=[size, size])
+    path.write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n")
+
+
+def decoded():
+    """How transformers decodes FP8 when it loads. It asks for accelerate, which plays no part on a CPU."""
+    quantizer_finegrained_fp8.is_accelerate_available = lambda *_, **__: True
+    return dict(quantization_config=transformers.FineGrainedFP8Config(dequantize=True, weight_block_size=(2, 2)))
+
+
 def make(folder, prefix, changes, dtype, shard):
     torch.manual_seed(11)
     config = getattr(transformers, prefix + "Config")(**{**SIZES, **changes})
     model_class = getattr(transformers, prefix + "ForCausalLM")
     shutil.rmtree(folder, ignore_errors=True)
     randomised(model_class(config)).to(dtype).save_pretrained(folder, max_shard_size=shard)
-    if prefix in ("Mistral", "Qwen2"):
+    if prefix in ("Mistral", "Qwen2", "DeepseekV2"):
         old_spelling(folder)
+    is_fp8 = folder.name.endswith("_fp8")
+    if is_fp8:
+        quantise(folder, 2)
     model = model_class.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
-                                        experts_implementation="eager" if "xperts" in str(changes) else None)
+                                        experts_implementation="eager" if "xperts" in str(changes) else None,
+                                        **(decoded() if is_fp8 else {}))
     tokens = torch.randint(0, config.vocab_size, (2, 13))
     labels = torch.randint(0, config.vocab_size, (2, 13))
     labels[0, :3] = -100
@@ -99,6 +148,8 @@ def disk_names(prefix, parameters):
     """Gradients by the names that save_pretrained gives to tensors, which for experts are not those in memory."""
     named = {}
     for name, parameter in parameters.items():
+        if name.endswith("e_score_correction_bias"):
+            continue  # not trained by gradients
         gradient = parameter.grad
         if name == "lm_head.weight" and gradient is parameters["model.embed_tokens.weight"].grad:
             continue  # tied
