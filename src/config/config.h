@@ -41,6 +41,9 @@ struct Config {
 
   // Features of each head that rotary positions turn.
   int64_t rotary_dim() const {
+    if (mla.is_used()) {
+      return mla.qk_rope_head_dim;
+    }
     return static_cast<int64_t>(static_cast<double>(model.head_size()) * rope.partial_factor);
   }
 

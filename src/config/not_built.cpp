@@ -22,8 +22,6 @@ constexpr std::array kNotBuilt{
     NotBuilt{"attention.softcap"},
     NotBuilt{"attention.sinks"},
     NotBuilt{"attention.output_gate"},
-    NotBuilt{"mla."},
-    NotBuilt{"rope.interleaved"},
     NotBuilt{"rope.window_base"},
     NotBuilt{"mtp."},
     NotBuilt{"multipliers.attention_input"},

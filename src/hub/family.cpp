@@ -22,10 +22,20 @@ const std::vector<ModelFamily>& families() {
   return all;
 }
 
+namespace {
+
+bool has_type(const ModelFamily& family, const std::string& model_type) {
+  const std::vector<std::string>& others = family.other_model_types;
+  return family.model_type == model_type ||
+         std::find(others.begin(), others.end(), model_type) != others.end();
+}
+
+}  // namespace
+
 const ModelFamily* find_family_by_type(const std::string& model_type) {
   const auto found =
       std::find_if(families().begin(), families().end(),
-                   [&](const ModelFamily& family) { return family.model_type == model_type; });
+                   [&](const ModelFamily& family) { return has_type(family, model_type); });
   return found == families().end() ? nullptr : &*found;
 }
 
@@ -34,10 +44,10 @@ const ModelFamily& find_family(HfConfig& config) {
   const auto model_type = config.get("model_type", std::string());
   std::vector<std::string> known;
   for (const ModelFamily& family : families()) {
-    const bool is_named = architectures.empty() ? family.model_type == model_type
+    const bool is_named = architectures.empty() ? has_type(family, model_type)
                                                 : family.architecture == architectures.front();
     if (is_named) {
-      check<ConfigError>(model_type.empty() || model_type == family.model_type,
+      check<ConfigError>(model_type.empty() || has_type(family, model_type),
                          "{}: model_type is \"{}\", architecture {} has \"{}\": one of them is "
                          "wrong, and transformers goes by model_type",
                          config.source(), model_type, family.architecture, family.model_type);

@@ -75,6 +75,7 @@ struct DroppedTensor {
   enum class Reason {
     kRotaryFrequencies,  // computed from the settings, and compared with them
     kTiedHead,           // a copy of the embedding, and compared with it
+    kScales,             // of the blocks of a weight, which is decoded with them
   };
   std::string tensor;
   Reason reason;
@@ -83,6 +84,8 @@ struct DroppedTensor {
 struct ModelFamily {
   std::string model_type;    // in config.json: "mixtral"
   std::string architecture;  // in config.json: "MixtralForCausalLM"
+  // Read as well, never written: names that publishers gave to models of the same class.
+  std::vector<std::string> other_model_types = {};
   std::vector<FieldRule> fields;
   std::vector<FixedField> fixed_fields;
   std::vector<FixedSetting> fixed_settings;

@@ -2,10 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "config/recompute_modules.h"
 #include "nn/init.h"
-#include "nn/recompute.h"
-#include "ops/attention.h"
+#include "nn/key_value_cache.h"
 #include "ops/rope.h"
 
 namespace switchyard {
@@ -78,31 +76,8 @@ RowLinear make_output(const Scope& scope, const Config& config) {
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> KeyValueCache::append(const at::Tensor& new_keys,
-                                                        const at::Tensor& new_values) {
-  const int64_t needed = length + new_keys.size(0);
-  if (!keys.defined() || keys.size(0) < needed) {
-    constexpr int64_t kSmallestCapacity = 64;
-    const int64_t capacity = std::max(kSmallestCapacity, 2 * needed);
-    const auto grow = [&](const at::Tensor& old, const at::Tensor& like) {
-      at::Tensor grown = at::empty({capacity, like.size(1), like.size(2)}, like.options());
-      if (length > 0) {
-        grown.narrow(0, 0, length).copy_(old.narrow(0, 0, length));
-      }
-      return grown;
-    };
-    keys = grow(keys, new_keys);
-    values = grow(values, new_values);
-  }
-  keys.narrow(0, length, new_keys.size(0)).copy_(new_keys);
-  values.narrow(0, length, new_values.size(0)).copy_(new_values);
-  length = needed;
-  return {keys.narrow(0, 0, length), values.narrow(0, 0, length)};
-}
-
 Attention::Attention(const Scope& scope, const Config& config, int64_t window)
-    : recomputes_core_(recomputes(config.train, RecomputeModules::kCoreAttention)),
-      num_heads_(config.model.num_attention_heads / scope.groups().tensor().size()),
+    : num_heads_(config.model.num_attention_heads / scope.groups().tensor().size()),
       num_kv_heads_(has_all_kv_heads(scope, config)
                         ? config.model.query_groups()
                         : config.model.query_groups() / scope.groups().tensor().size()),
@@ -115,51 +90,11 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
       key_norm_(scope, config, "k_norm", config.model.query_groups(),
                 has_all_kv_heads(scope, config) ? HeadsHere::kAll : HeadsHere::kOwn, kKeyNorm),
       output_(make_output(scope, config)),
-      context_attention_(make_context_attention(config.parallel.context_exchange,
-                                                scope.groups()[GroupName::kContext])) {
+      core_(config, scope.groups()[GroupName::kContext]) {
   if (has_all_kv_heads(scope, config)) {
     const Group& group = scope.groups().tensor();
     used_kv_head_ = group.rank() * num_kv_heads_ / group.size();
   }
-}
-
-at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const ForwardContext& context) const {
-  const auto core = [exchange = context_attention_.get(), table = context.table,
-                     options = options_](const std::vector<at::Tensor>& inputs) {
-    return table.num_shares > 1 ? exchange->forward(inputs[0], inputs[1], inputs[2], table, options)
-                                : attention(inputs[0], inputs[1], inputs[2], table, options).out;
-  };
-  if (!recomputes_core_) {
-    return core({q, k, v});
-  }
-  if (context.table.num_shares == 1) {
-    return recompute_with_output(core, {q, k, v});
-  }
-  // It communicates: all ranks must come to the second run at the same place of backward. Who asks
-  // first for a dropped output differs where a rank holds no tokens, so the output is kept.
-  const Segment segment = [core](const std::vector<at::Tensor>& inputs) {
-    return std::vector<at::Tensor>{core(inputs)};
-  };
-  return recompute(segment, {q, k, v})[0];
-}
-
-// Sequence by sequence: each has a cache of its own length.
-at::Tensor Attention::attend_after(const MixerCaches& caches, const at::Tensor& q,
-                                   const at::Tensor& k, const at::Tensor& v,
-                                   const SequenceTable& table) const {
-  std::vector<at::Tensor> parts;
-  for (int64_t i = 0; i < table.num_sequences(); ++i) {
-    const int64_t start = table.starts[static_cast<size_t>(i)];
-    const int64_t length = table.length(i);
-    auto& cache = dynamic_cast<KeyValueCache&>(*caches.at(static_cast<size_t>(i)));
-    const int64_t first_position = cache.length;
-    const auto [keys, values] =
-        cache.append(k.narrow(0, start, length), v.narrow(0, start, length));
-    parts.push_back(
-        attention_with_cache(q.narrow(0, start, length), keys, values, first_position, options_));
-  }
-  return parts.size() == 1 ? parts[0] : at::cat(parts);
 }
 
 std::unique_ptr<MixerCache> Attention::new_cache() const {
@@ -183,8 +118,9 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
   const at::Tensor q = rotated(clipped(query_norm_.forward(parts[0])));
   const at::Tensor k = rotated(clipped(used(key_norm_.forward(parts[1]))));
   const at::Tensor v = clipped(used(parts[2]));
-  const at::Tensor attended =
-      caches == nullptr ? attend(q, k, v, context) : attend_after(*caches, q, k, v, context.table);
+  const at::Tensor attended = caches == nullptr
+                                  ? core_.forward(q, k, v, context.table, options_)
+                                  : attend_after(*caches, q, k, v, context.table, options_);
   return output_.forward(attended.reshape({-1, num_heads_ * head_dim_}), hidden.placement);
 }
 

@@ -2,27 +2,14 @@
 
 #include <memory>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "config/config.h"
-#include "nn/context_attention.h"
+#include "nn/attention_core.h"
 #include "nn/linear.h"
 #include "nn/mixer.h"
 #include "nn/qk_norm.h"
 
 namespace switchyard {
-
-// Keys and values of the tokens so far, of one sequence and one layer.
-struct KeyValueCache : MixerCache {
-  at::Tensor keys;     // [capacity, kv_heads/tp, head_dim]; undefined before the first token
-  at::Tensor values;   // the same
-  int64_t length = 0;  // tokens held
-
-  // Appends, growing the capacity as needed, and returns all keys and values so far.
-  std::pair<at::Tensor, at::Tensor> append(const at::Tensor& new_keys,
-                                           const at::Tensor& new_values);
-};
 
 // Causal self-attention with grouped key/value heads (GQA, Ainslie et al. 2023, arXiv:2305.13245)
 // and rotary positions, heads cut over tp. In order: projections, norm of queries and keys,
@@ -43,13 +30,6 @@ class Attention : public Mixer {
   std::unique_ptr<MixerCache> new_cache() const override;
 
  private:
-  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                    const ForwardContext& context) const;
-  // The same, after the tokens of the caches.
-  at::Tensor attend_after(const MixerCaches& caches, const at::Tensor& q, const at::Tensor& k,
-                          const at::Tensor& v, const SequenceTable& table) const;
-
-  bool recomputes_core_;
   int64_t num_heads_;                    // on this rank
   int64_t num_kv_heads_;                 // on this rank
   std::optional<int64_t> used_kv_head_;  // where all are on this rank and it needs one
@@ -60,7 +40,7 @@ class Attention : public Mixer {
   QkNorm query_norm_;
   QkNorm key_norm_;
   RowLinear output_;
-  std::unique_ptr<ContextAttention> context_attention_;
+  AttentionCore core_;
 };
 
 }  // namespace switchyard

@@ -27,6 +27,8 @@ class ColumnLinear {
   // input [tokens, in] invariant over tp, or sharded by tokens -> [tokens, out here]
   at::Tensor forward(const Placed& input) const;
 
+  const at::Tensor& weight() const { return weight_; }  // [out here, in]
+
  private:
   const Group& tensor_group_;
   Site input_site_;

@@ -184,4 +184,9 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& positions, const Rotary
   return Rotate::apply(x, positions.contiguous(), table.cosine, table.sine);
 }
 
+at::Tensor pairs_apart(const at::Tensor& x) {
+  check<ShapeError>(x.size(-1) % 2 == 0, "pairs_apart: head_dim ({}) is odd", x.size(-1));
+  return x.unflatten(-1, {x.size(-1) / 2, 2}).transpose(-1, -2).flatten(-2);
+}
+
 }  // namespace switchyard

@@ -36,4 +36,9 @@ RotaryTable make_rotary_table(int64_t max_position, const at::Tensor& inverse_fr
 // fit or a position is outside the table. The same bits for every number of threads.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& positions, const RotaryTable& table);
 
+// Features 0, 2, 4 ... of each head, then 1, 3, 5 ...: rotate() of it turns the neighbours
+// (2i, 2i + 1) together. The order stays changed, which products of queries and keys do not see.
+// x [tokens, heads, head_dim] -> the same shape, head_dim even.
+at::Tensor pairs_apart(const at::Tensor& x);
+
 }  // namespace switchyard

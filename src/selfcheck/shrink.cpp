@@ -240,11 +240,14 @@ void shrink_heads(const Config& before, Config& config) {
   const int64_t fewest_groups = is_cut_by_tensor ? config.parallel.tensor_size : 1;
   const int64_t new_groups = is_replicated ? fewest_groups : std::min(groups, 2 * ranks);
   const int64_t per_group = is_replicated ? ranks / fewest_groups : (is_shared ? 2 : 1);
-  if (model.head_dim == 0) {
+  if (model.head_dim == 0 && !config.mla.is_used()) {
     model.head_dim = before.model.head_size();
   }
   model.num_attention_heads = new_groups * per_group;
   model.num_query_groups = has_groups ? new_groups : 0;
+  if (config.mla.is_used()) {
+    return;  // shrink_latents gives its heads their widths
+  }
   for (const int64_t dim : kHeadDims) {
     Config smaller = config;
     smaller.model.head_dim = dim;
@@ -294,6 +297,19 @@ void shrink_delta_net(Config& config) {
   sizes.key_head_dim = std::min(sizes.key_head_dim, kScanState);
   sizes.value_head_dim = std::min(sizes.value_head_dim, kScanHeadDim);
   sizes.chunk_size = std::min(sizes.chunk_size, kScanChunk);
+}
+
+// Widths of latent attention, no two alike.
+void shrink_latents(Config& config) {
+  MlaConfig& mla = config.mla;
+  if (!mla.is_used()) {
+    return;
+  }
+  mla.kv_lora_rank = std::min(mla.kv_lora_rank, int64_t{10});
+  mla.q_lora_rank = std::min(mla.q_lora_rank, int64_t{12});
+  mla.qk_nope_head_dim = std::min(mla.qk_nope_head_dim, int64_t{8});
+  mla.qk_rope_head_dim = std::min(mla.qk_rope_head_dim, int64_t{4});
+  mla.v_head_dim = std::min(mla.v_head_dim, int64_t{6});
 }
 
 // The fewest experts that leave a choice, for the settings of one layer.
@@ -375,6 +391,7 @@ void shrink_widths(const Config& before, Config& config) {
   shrink_mamba1(config);
   shrink_mamba2(before, config);
   shrink_delta_net(config);
+  shrink_latents(config);
   shrink_experts(config);
 }
 

@@ -149,6 +149,53 @@ TEST(Rules, QueryGroupsDivideHeads) {
       Lines{"model.num_attention_heads (4) must be a multiple of model.num_query_groups (3)"});
 }
 
+// With latent attention, of which nothing breaks a rule.
+template <class Change>
+Lines broken_with_latents(const Change& change) {
+  return broken_by([&](Config& c) {
+    c.mla.kv_lora_rank = 16;
+    c.mla.qk_nope_head_dim = 8;
+    c.mla.qk_rope_head_dim = 4;
+    c.mla.v_head_dim = 6;
+    change(c);
+  });
+}
+
+TEST(Rules, LatentHeadsHaveWidths) {
+  EXPECT_EQ(broken_with_latents([](Config& c) { c.model.num_attention_heads = 3; }), Lines{});
+  EXPECT_EQ(broken_with_latents([](Config& c) { c.mla.v_head_dim = 0; }),
+            Lines{"mla.v_head_dim must be given: mla.kv_lora_rank is 16"});
+  EXPECT_EQ(
+      broken_with_latents([](Config& c) { c.mla.qk_rope_head_dim = 5; }),
+      Lines{"mla.qk_rope_head_dim (5) must be even: rotary positions turn pairs of features"});
+}
+
+TEST(Rules, LatentAttentionHasNoneOfTheOthersParts) {
+  const std::string latent =
+      " does not go with latent attention (mla.kv_lora_rank 16): it must be ";
+  EXPECT_EQ(broken_with_latents([](Config& c) { c.attention.qkv_bias = true; }),
+            Lines{"attention.qkv_bias (true)" + latent + "false"});
+  EXPECT_EQ(broken_with_latents([](Config& c) { c.attention.output_bias = true; }),
+            Lines{"attention.output_bias (true)" + latent + "false"});
+  EXPECT_EQ(broken_with_latents([](Config& c) { c.attention.qk_norm = QkNormKind::kHead; }),
+            Lines{"attention.qk_norm (head)" + latent + "none"});
+  EXPECT_EQ(broken_with_latents([](Config& c) { c.attention.qkv_clip = 8; }),
+            Lines{"attention.qkv_clip (8)" + latent + "0"});
+  EXPECT_EQ(broken_with_latents([](Config& c) { c.model.num_query_groups = 2; }),
+            Lines{"model.num_query_groups (2)" + latent +
+                  "0, or model.num_attention_heads: every head has keys and values of its own"});
+  EXPECT_EQ(broken_with_latents([](Config& c) { c.rope.partial_factor = 0.5; }),
+            Lines{"rope.partial_factor (0.5)" + latent +
+                  "1: mla.qk_rope_head_dim says how much is rotated"});
+}
+
+TEST(Rules, InterleavedRotationIsOfLatentAttention) {
+  EXPECT_EQ(broken_with_latents([](Config& c) { c.rope.interleaved = true; }), Lines{});
+  EXPECT_EQ(broken_by([](Config& c) { c.rope.interleaved = true; }),
+            Lines{"rope.interleaved (true) is built for latent attention only: it must be false "
+                  "where mla.kv_lora_rank is 0"});
+}
+
 TEST(Rules, LayersHaveAWidth) {
   EXPECT_EQ(broken_by([](Config& c) { c.moe.num_experts = 0; }),
             Lines{"model.ffn_hidden_size must be given: moe.num_experts is 0, so that every layer "

@@ -8,6 +8,7 @@
 #include "nn/attention.h"
 #include "nn/embedding.h"
 #include "nn/gated_delta_net.h"
+#include "nn/latent_attention.h"
 #include "nn/mamba1_mixer.h"
 #include "nn/mamba2_mixer.h"
 #include "nn/mlp.h"
@@ -136,6 +137,16 @@ Layer keep(std::shared_ptr<Module> module,
       [module, apply](const Row& row, const Placed& input) { return apply(*module, row, input); };
 }
 
+MakeLayer latent_attention_layer() {
+  return [](const Scope& scope, const Config& config) {
+    return keep<LatentAttention>(
+        std::make_shared<LatentAttention>(scope, config, config.attention.window),
+        [config](const LatentAttention& layer, const Row& row, const Placed& input) {
+          return LayerResult{layer.forward(input, context_of(row, config), nullptr), {}};
+        });
+  };
+}
+
 MakeLayer attention_layer() {
   return [](const Scope& scope, const Config& config) {
     return keep<Attention>(
@@ -252,6 +263,19 @@ const std::vector<LayerCase>& cases() {
     delta_net.delta_net.key_head_dim = 5;
     delta_net.delta_net.value_head_dim = 3;
     delta_net.delta_net.chunk_size = 3;
+    Config latent = small_config();
+    latent.model.num_query_groups = 0;
+    latent.mla = {.kv_lora_rank = 10,
+                  .q_lora_rank = 12,
+                  .qk_nope_head_dim = 8,
+                  .qk_rope_head_dim = 4,
+                  .v_head_dim = 6};
+    latent.rope.interleaved = true;
+    Config latent_plain = latent;
+    latent_plain.mla.q_lora_rank = 0;
+    latent_plain.mla.v_head_dim = 14;
+    latent_plain.rope.interleaved = false;
+    latent_plain.attention.window = 3;
     Config skewed = small_config();  // all tokens agree, so that most experts get none
     skewed.model.init_std = 1e-6;
     Config biased = small_config();
@@ -313,41 +337,44 @@ const std::vector<LayerCase>& cases() {
     latent_flex.moe.dispatcher = DispatcherKind::kFlex;
     Config latent_gathered = varied;
     latent_gathered.moe.dispatcher = DispatcherKind::kAllGather;
-    return std::vector<LayerCase>{{"attention", attention_layer(), small_config()},
-                                  {"attention_head_norm", attention_layer(), head_norm},
-                                  {"attention_full_norm", attention_layer(), full_norm},
-                                  {"mamba2", scan_layer<Mamba2Mixer>(), mamba2},
-                                  {"mamba2_one_group", scan_layer<Mamba2Mixer>(), mamba2_shared},
-                                  {"mamba2_two_groups", scan_layer<Mamba2Mixer>(), mamba2_both},
-                                  {"mamba1", scan_layer<Mamba1Mixer>(), mamba1},
-                                  {"delta_net", scan_layer<GatedDeltaNet>(), delta_net},
-                                  {"mlp", mlp_layer(), small_config()},
-                                  {"mlp_biased", mlp_layer(), biased},
-                                  {"mlp_gated_biased", mlp_layer(), biased_gathered},
-                                  {"norm", norm_layer(), small_config()},
-                                  {"moe_alltoall", moe_layer(), small_config()},
-                                  {"moe_allgather", moe_layer(), gathered},
-                                  {"moe_flex", moe_layer(), flex},
-                                  {"moe_skewed", moe_layer(), skewed},
-                                  {"moe_skewed_flex", moe_layer(), skewed_flex},
-                                  {"moe_biased", moe_layer(), biased},
-                                  {"moe_capacity", moe_layer(), capacity},
-                                  {"moe_padded", moe_layer(), padded},
-                                  {"moe_padded_gathered", moe_layer(), padded_gathered},
-                                  {"moe_padded_flex", moe_layer(), padded_flex},
-                                  {"moe_sinkhorn", moe_layer(), sinkhorn},
-                                  {"moe_noisy", moe_layer(), noisy},
-                                  {"moe_gated_biased_groups", moe_layer(), biased_gathered},
-                                  {"attention_full_norm_plus_one", attention_layer(), varied},
-                                  {"mlp_limited", mlp_layer(), varied},
-                                  {"norm_layer", norm_layer(), varied},
-                                  {"moe_latent", moe_layer(), varied},
-                                  {"moe_latent_gathered", moe_layer(), latent_gathered},
-                                  {"moe_latent_flex", moe_layer(), latent_flex},
-                                  {"embedding_multiplied", embedding_layer(), varied},
-                                  {"cross_entropy_bent", head_layer(), varied},
-                                  {"embedding", embedding_layer(), small_config()},
-                                  {"cross_entropy", head_layer(), small_config()}};
+    return std::vector<LayerCase>{
+        {"attention", attention_layer(), small_config()},
+        {"attention_head_norm", attention_layer(), head_norm},
+        {"attention_full_norm", attention_layer(), full_norm},
+        {"mamba2", scan_layer<Mamba2Mixer>(), mamba2},
+        {"mamba2_one_group", scan_layer<Mamba2Mixer>(), mamba2_shared},
+        {"mamba2_two_groups", scan_layer<Mamba2Mixer>(), mamba2_both},
+        {"mamba1", scan_layer<Mamba1Mixer>(), mamba1},
+        {"delta_net", scan_layer<GatedDeltaNet>(), delta_net},
+        {"latent_attention", latent_attention_layer(), latent},
+        {"latent_attention_plain", latent_attention_layer(), latent_plain},
+        {"mlp", mlp_layer(), small_config()},
+        {"mlp_biased", mlp_layer(), biased},
+        {"mlp_gated_biased", mlp_layer(), biased_gathered},
+        {"norm", norm_layer(), small_config()},
+        {"moe_alltoall", moe_layer(), small_config()},
+        {"moe_allgather", moe_layer(), gathered},
+        {"moe_flex", moe_layer(), flex},
+        {"moe_skewed", moe_layer(), skewed},
+        {"moe_skewed_flex", moe_layer(), skewed_flex},
+        {"moe_biased", moe_layer(), biased},
+        {"moe_capacity", moe_layer(), capacity},
+        {"moe_padded", moe_layer(), padded},
+        {"moe_padded_gathered", moe_layer(), padded_gathered},
+        {"moe_padded_flex", moe_layer(), padded_flex},
+        {"moe_sinkhorn", moe_layer(), sinkhorn},
+        {"moe_noisy", moe_layer(), noisy},
+        {"moe_gated_biased_groups", moe_layer(), biased_gathered},
+        {"attention_full_norm_plus_one", attention_layer(), varied},
+        {"mlp_limited", mlp_layer(), varied},
+        {"norm_layer", norm_layer(), varied},
+        {"moe_latent", moe_layer(), varied},
+        {"moe_latent_gathered", moe_layer(), latent_gathered},
+        {"moe_latent_flex", moe_layer(), latent_flex},
+        {"embedding_multiplied", embedding_layer(), varied},
+        {"cross_entropy_bent", head_layer(), varied},
+        {"embedding", embedding_layer(), small_config()},
+        {"cross_entropy", head_layer(), small_config()}};
   }();
   return all;
 }

@@ -57,6 +57,29 @@ Family llama(const std::string& name, RopeType type, double base,
   });
 }
 
+Family deepseek(const std::string& name, const std::function<void(Config&)>& change) {
+  return family(name, [&](Config& config) {
+    config.model.num_query_groups = 4;
+    config.mla = {
+        .kv_lora_rank = 10, .qk_nope_head_dim = 8, .qk_rope_head_dim = 4, .v_head_dim = 6};
+    config.rope = {.type = RopeType::kYarn,
+                   .base = 1000,
+                   .interleaved = true,
+                   .factor = 6,
+                   .original_max_position = 200,
+                   .mscale = 0.8,
+                   .mscale_all_dim = 0.5};
+    config.moe.num_experts = 8;
+    config.moe.top_k = 3;
+    config.moe.ffn_hidden_size = 12;
+    config.moe.first_dense_layers = 1;
+    config.moe.shared_expert_ffn_hidden_size = 24;
+    config.moe.num_groups = 4;
+    config.moe.group_top_k = 2;
+    change(config);
+  });
+}
+
 const std::vector<Family>& families() {
   static const std::vector<Family> all = {
       family("mixtral", use_experts),
@@ -83,6 +106,20 @@ const std::vector<Family>& families() {
                c.attention.qkv_bias = true;
                c.attention.output_bias = true;
              }),
+      deepseek("deepseek_v2",
+               [](Config& c) {
+                 c.mla.q_lora_rank = 12;
+                 c.moe.pre_softmax = true;
+                 c.moe.group_score = GroupScore::kMax;
+                 c.moe.scaling_factor = 1.5;
+               }),
+      deepseek("deepseek_v3",
+               [](Config& c) {
+                 c.moe.score_function = ScoreFunction::kSigmoid;
+                 c.moe.expert_bias = true;
+                 c.moe.renormalize = true;
+                 c.moe.scaling_factor = 2.5;
+               }),
       llama("linear", RopeType::kLinear, 500,
             [](Config& c) {
               c.model.head_dim = 8;
@@ -129,8 +166,18 @@ const std::vector<Family>& families() {
   return all;
 }
 
-// transformers' name of one of our parameters.
-std::string hf_name(std::string name) {
+// The same of latent attention, whose norms have the names of other norms.
+const std::vector<std::pair<std::string, std::string>> kLatentNames = {
+    {".attention.q_down", ".self_attn.q_a_proj.weight"},
+    {".attention.q_norm", ".self_attn.q_a_layernorm.weight"},
+    {".attention.q_up", ".self_attn.q_b_proj.weight"},
+    {".attention.kv_down", ".self_attn.kv_a_proj_with_mqa.weight"},
+    {".attention.kv_norm", ".self_attn.kv_a_layernorm.weight"},
+    {".attention.kv_up", ".self_attn.kv_b_proj.weight"},
+};
+
+// transformers' name of one of our parameters or buffers.
+std::string hf_name(std::string name, const Config& config) {
   const auto replace = [&](const std::string& from, const std::string& to) {
     const size_t at = name.find(from);
     if (at != std::string::npos) {
@@ -142,6 +189,11 @@ std::string hf_name(std::string name) {
   replace("head.weight", "lm_head.weight");
   if (name.starts_with("layers.")) {
     name = "model." + name;
+  }
+  if (config.mla.is_used()) {
+    for (const auto& [ours, theirs] : kLatentNames) {
+      replace(ours, theirs);
+    }
   }
   replace(".mixer_norm.", ".input_layernorm.");
   replace(".mlp_norm.", ".post_attention_layernorm.");
@@ -155,9 +207,11 @@ std::string hf_name(std::string name) {
       name += ".weight";
     }
   }
-  if (name.ends_with(".mlp.down")) {
+  replace(".moe.shared_expert.", ".mlp.shared_experts.");
+  if (name.ends_with(".mlp.down") || name.ends_with(".shared_experts.down")) {
     name += "_proj.weight";
   }
+  replace(".moe.router.expert_bias", ".mlp.gate.e_score_correction_bias");
   replace(".moe.router.weight", ".mlp.gate.weight");
   replace(".moe.experts.gate_up", ".mlp.experts.gate_up_proj");
   replace(".moe.experts.down", ".mlp.experts.down_proj");
@@ -167,9 +221,9 @@ std::string hf_name(std::string name) {
 // A tensor of the golden file; transformers' dense MLP has gate and up apart, we have them
 // together.
 at::Tensor golden_tensor(const SafetensorsFile& golden, const std::string& kind,
-                         const std::string& our_name) {
-  const std::string name = hf_name(our_name);
-  if (name.ends_with(".mlp.gate_up")) {
+                         const std::string& our_name, const Config& config) {
+  const std::string name = hf_name(our_name, config);
+  if (name.ends_with(".gate_up")) {
     const std::string stem = kind + name.substr(0, name.size() - std::string("gate_up").size());
     return at::stack(
         {golden.tensor(stem + "gate_proj.weight"), golden.tensor(stem + "up_proj.weight")});
@@ -192,8 +246,11 @@ struct LoadedModel {
     const at::NoGradGuard no_grad;
     for_each_piece([&](const std::string& name, ParameterStorage& storage, size_t i) {
       at::Tensor piece = storage.piece(storage.master, i);
-      piece.copy_(golden_tensor(golden, "weight.", name).view(piece.sizes()));
+      piece.copy_(golden_tensor(golden, "weight.", name, family.config).view(piece.sizes()));
     });
+    for (const Buffer& buffer : parameters.buffers()) {
+      buffer.tensor.copy_(golden_tensor(golden, "weight.", buffer.name, family.config));
+    }
     const at::Tensor golden_lengths = golden.tensor("lengths");
     std::vector<int64_t> lengths;
     for (int64_t i = 0; i < golden_lengths.size(0); ++i) {
@@ -243,11 +300,11 @@ TEST_P(FamilyGolden, GivesTheSameLogitsLossAndGradients) {
   EXPECT_NEAR(outcome.loss(), loaded.golden.tensor("loss").item<double>(), kTolerance);
   std::set<std::string> compared;
   loaded.for_each_piece([&](const std::string& name, ParameterStorage& storage, size_t i) {
-    EXPECT_LT(
-        relative(storage.piece(storage.gradient, i), golden_tensor(loaded.golden, "grad.", name)),
-        kTolerance)
+    EXPECT_LT(relative(storage.piece(storage.gradient, i),
+                       golden_tensor(loaded.golden, "grad.", name, family().config)),
+              kTolerance)
         << name;
-    compared.insert(hf_name(name));
+    compared.insert(hf_name(name, family().config));
   });
   // Each parameter of transformers' model; its gate and up are one of ours.
   size_t num_theirs = 0;

@@ -38,6 +38,13 @@ def llama(**changes):
     return "Llama", {"rope_parameters": PLAIN, **changes}
 
 
+LATENTS = dict(kv_lora_rank=10, q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6, head_dim=4,
+               num_key_value_heads=4)
+YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=6.0, original_max_position_embeddings=200, mscale=0.8,
+            mscale_all_dim=0.5)
+DEEPSEEK_EXPERTS = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=12, n_shared_experts=2,
+                        first_k_dense_replace=1, experts_implementation="eager")
+
 # Name: (class prefix, configuration besides SIZES, lengths of the sequences, what to do first).
 FAMILIES = {
     "mixtral": ("Mixtral", {"rope_parameters": PLAIN, "sliding_window": None, **EXPERTS}, [9, 6], None),
@@ -68,6 +75,12 @@ FAMILIES = {
     "qwen3": ("Qwen3", {"rope_parameters": PLAIN}, [9, 6], None),
     "olmoe": ("Olmoe", {"rope_parameters": PLAIN, "clip_qkv": 0.6, "num_experts": 4, "num_experts_per_tok": 2,
                         "experts_implementation": "eager", "head_dim": 4}, [9, 6], None),
+    "deepseek_v2": ("DeepseekV2", {"rope_parameters": YARN, "topk_method": "group_limited_greedy", "n_group": 4,
+                                   "topk_group": 2, "routed_scaling_factor": 1.5, **LATENTS, **DEEPSEEK_EXPERTS},
+                    [9, 6], None),
+    "deepseek_v3": ("DeepseekV3", {"rope_parameters": YARN, "n_group": 4, "topk_group": 2,
+                                   "routed_scaling_factor": 2.5, **LATENTS, **DEEPSEEK_EXPERTS, "q_lora_rank": None},
+                    [9, 6], None),
 }
 
 
@@ -96,12 +109,18 @@ class Fp32MeansFp64:
         torch.set_default_dtype(self.before[3])
 
 
+def selection_biases(model):
+    return {name: buffer for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")}
+
+
 def run(prefix, changes, lengths):
     model, config = make_model(prefix, changes)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             scale = 0.5 if name.endswith("bias") else 0.25
             parameter.normal_(1.0 if "norm" in name else 0.0, scale)
+        for buffer in selection_biases(model).values():
+            buffer.normal_(0.0, 0.25)
     sequences = [torch.randint(0, config.vocab_size, (1, length + 1)) for length in lengths]
     logits, loss = [], 0.0
     for sequence in sequences:
@@ -125,6 +144,8 @@ def run(prefix, changes, lengths):
     for name, parameter in model.named_parameters():
         tensors["weight." + name] = parameter.detach()
         tensors["grad." + name] = parameter.grad
+    for name, buffer in selection_biases(model).items():
+        tensors["weight." + name] = buffer.clone()
     return tensors
 
 

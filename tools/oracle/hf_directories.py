@@ -26,7 +26,7 @@ SIZES = dict(vocab_size=48, hidden_size=16, intermediate_size=20, num_hidden_lay
              num_key_value_heads=2, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
 
 
-def old_spelling(folder):
+def spell_as_before(folder):
     """As files published before transformers 5 say it."""
     path = folder / "config.json"
     fields = json.loads(path.read_text())
@@ -38,14 +38,14 @@ def old_spelling(folder):
     path.write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n")
 
 
-def make(folder, family, config, dtype, shard="5GB", old=False):
+def make(folder, family, config, dtype, shard="5GB", old_spelling=False, store=None):
     torch.manual_seed(11)
     config = family.config_class(**{**SIZES, **config})
     shutil.rmtree(folder, ignore_errors=True)
     hf_families.randomised(family, config, None).to(dtype).save_pretrained(folder, max_shard_size=shard)
-    if old:
-        old_spelling(folder)
-    model = hf_families.load(family, folder)
+    if old_spelling:
+        spell_as_before(folder)
+    model = hf_families.load(family, folder) if store is None else store(family, folder)
     tokens = torch.randint(0, config.vocab_size, (2, 13))
     labels = torch.randint(0, config.vocab_size, (2, 13))
     labels[0, :3] = -100
@@ -63,11 +63,11 @@ def make(folder, family, config, dtype, shard="5GB", old=False):
 
 
 root = pathlib.Path(sys.argv[1])
-for case in sys.argv[2:] or hf_families.names():
-    one = hf_families.family(case)
-    golden = dict(one.golden)
-    make(root / case, one, golden.pop("config"), old=golden.pop("old_spelling", False), **golden)
-    print(case, sum(file.stat().st_size for file in (root / case).iterdir()))
+for name in sys.argv[2:] or hf_families.names():
+    one = hf_families.family(name)
+    for case, golden in one.goldens.items():
+        make(root / case, one, **golden)
+        print(case, sum(file.stat().st_size for file in (root / case).iterdir()))
 (root / "README.md").write_text(f"""# Tiny Hugging Face directories
 
 One per family, as transformers {transformers.__version__} writes it, and what transformers makes of it (torch

@@ -1,17 +1,21 @@
 #include "config/rules/attention_rules.h"
 
+#include <array>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "config/layer_set.h"
 #include "config/rules/lines.h"
 #include "config/rules/questions.h"
+#include "config/values.h"
 
 namespace switchyard {
 namespace {
 
 std::string heads_divide_hidden_size(const Config& config) {
   const ModelConfig& model = config.model;
-  if (model.head_dim > 0) {
+  if (model.head_dim > 0 || config.mla.is_used()) {
     return "";
   }
   return multiple_of("model.hidden_size", model.hidden_size, "model.num_attention_heads",
@@ -20,8 +24,8 @@ std::string heads_divide_hidden_size(const Config& config) {
 
 std::string head_dim_is_even(const Config& config) {
   const ModelConfig& model = config.model;
-  if (config.rope.partial_factor == 0.0) {
-    return "";
+  if (config.mla.is_used() || config.rope.partial_factor == 0.0) {
+    return "";  // latent_heads_have_widths speaks of latent heads
   }
   if (model.head_dim > 0) {
     return unless(model.head_dim % 2 == 0,
@@ -45,6 +49,63 @@ std::string query_groups_divide_heads(const Config& config) {
 std::string window_layers_are_layers(const Config& config) {
   return wrong_layer_set("attention.window_layers", config.attention.window_layers,
                          config.model.num_layers);
+}
+
+std::string latent_heads_have_widths(const Config& config) {
+  const MlaConfig& mla = config.mla;
+  if (!mla.is_used()) {
+    return "";
+  }
+  const std::array<std::pair<std::string_view, int64_t>, 3> widths = {
+      {{"mla.qk_nope_head_dim", mla.qk_nope_head_dim},
+       {"mla.qk_rope_head_dim", mla.qk_rope_head_dim},
+       {"mla.v_head_dim", mla.v_head_dim}}};
+  for (const auto& [name, width] : widths) {
+    if (width == 0) {
+      return fmt::format("{} must be given: mla.kv_lora_rank is {}", name, mla.kv_lora_rank);
+    }
+  }
+  return unless(mla.qk_rope_head_dim % 2 == 0,
+                "mla.qk_rope_head_dim ({}) must be even: rotary positions turn pairs of features",
+                mla.qk_rope_head_dim);
+}
+
+// What attention with keys and values of its own can have, and latent attention cannot.
+std::string latent_attention_is_plain(const Config& config) {
+  if (!config.mla.is_used()) {
+    return "";
+  }
+  const AttentionConfig& attention = config.attention;
+  const auto refused = [&](std::string_view name, const auto& value, std::string_view needed) {
+    return fmt::format(
+        "{} ({}) does not go with latent attention (mla.kv_lora_rank {}): it must "
+        "be {}",
+        name, value, config.mla.kv_lora_rank, needed);
+  };
+  if (attention.qkv_bias || attention.output_bias) {
+    return refused(attention.qkv_bias ? "attention.qkv_bias" : "attention.output_bias", "true",
+                   "false");
+  }
+  if (attention.qk_norm != QkNormKind::kNone) {
+    return refused("attention.qk_norm", word_of(kQkNormWords, attention.qk_norm), "none");
+  }
+  if (attention.qkv_clip > 0) {
+    return refused("attention.qkv_clip", attention.qkv_clip, "0");
+  }
+  if (config.model.query_groups() != config.model.num_attention_heads) {
+    return refused("model.num_query_groups", config.model.num_query_groups,
+                   "0, or model.num_attention_heads: every head has keys and values of its own");
+  }
+  return config.rope.partial_factor == 1.0
+             ? ""
+             : refused("rope.partial_factor", config.rope.partial_factor,
+                       "1: mla.qk_rope_head_dim says how much is rotated");
+}
+
+std::string interleaved_rope_is_of_latent_attention(const Config& config) {
+  return unless(!config.rope.interleaved || config.mla.is_used(),
+                "rope.interleaved (true) is built for latent attention only: it must be false "
+                "where mla.kv_lora_rank is 0");
 }
 
 std::string rotary_dim_is_even(const Config& config) {
@@ -152,6 +213,9 @@ std::vector<std::string> attention_rules(const Config& config) {
       head_dim_is_even(config),
       query_groups_divide_heads(config),
       window_layers_are_layers(config),
+      latent_heads_have_widths(config),
+      latent_attention_is_plain(config),
+      interleaved_rope_is_of_latent_attention(config),
       rotary_dim_is_even(config),
       dynamic_rope_can_stretch(config),
       scaled_rope_has_an_origin(config),

@@ -3,6 +3,8 @@
     CLASS    the prefix of its classes: "Qwen3Moe" has Qwen3MoeForCausalLM and Qwen3MoeConfig
     CONFIG   the configuration's class where it is named otherwise
     GOLDEN   dict(config=, dtype=, shard=, old_spelling=): the tiny directory in tests/golden/hf
+    STORED   {"gpt_oss_mxfp4": dict(config=, dtype=, store=)}: more such directories, in which weights are encoded.
+             store (family, folder) rewrites the folder and returns the model that it stands for, in fp32
     draw     (random.Random) -> the fields of a random configuration, with vocab_size=257
     BOUNDS   dict(gradients=2e-4): where the class's own rounding needs others than the usual
     randomise  (name, tensor, noise) -> the values of a parameter that must stay in a range, or None for the usual
@@ -24,7 +26,7 @@ def names():
 def family(name):
     module = importlib.import_module("." + name, __name__)
     return types.SimpleNamespace(
-        name=name, golden=module.GOLDEN, draw=module.draw, bounds=getattr(module, "BOUNDS", {}),
+        name=name, goldens={name: module.GOLDEN, **getattr(module, "STORED", {})}, draw=module.draw, bounds=getattr(module, "BOUNDS", {}),
         config_class=getattr(transformers, getattr(module, "CONFIG", module.CLASS + "Config")),
         model_class=getattr(transformers, module.CLASS + "ForCausalLM"),
         randomise=getattr(module, "randomise", lambda name, tensor, noise: None))

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "hub/family.h"
+
+namespace switchyard {
+
+// Rows of the families with DeepSeek's attention and experts.
+
+// kv_lora_rank, q_lora_rank (null: none) and the widths of heads, with the standard values that the
+// classes share.
+std::vector<FieldRule> latent_attention_fields();
+// Fields that follow from these, which transformers computes again, and refuses no value of.
+FieldGroup latent_attention_widths();
+// q_proj, or q_a_proj and what follows it; kv_a_proj_with_mqa and what follows it.
+std::vector<TensorRule> latent_attention_tensors();
+
+// n_shared_experts: the shared expert is that many times as wide as a routed one. At least one.
+void read_shared_experts(HfConfig& fields, SettingValues& settings, int64_t standard);
+void write_shared_experts(const Config& config, nlohmann::json& fields);
+template <int64_t kStandard>
+FieldGroup shared_experts() {
+  return {[](HfConfig& fields, SettingValues& settings) {
+            read_shared_experts(fields, settings, kStandard);
+          },
+          write_shared_experts};
+}
+// mlp.shared_experts.gate_proj, up_proj and down_proj.
+std::vector<TensorRule> shared_experts_tensors();
+
+// aux_loss_alpha and seq_aux, which transformers does not look at: the balance loss of DeepSeek's
+// own code, over each sequence or over a micro-batch, 1 per layer when balanced as ours is. Off
+// where the file does not speak of it.
+FieldGroup sequence_balance_loss();
+
+}  // namespace switchyard
