@@ -18,7 +18,8 @@ std::vector<IdleSettings> idle_rope_settings(const Config& config) {
   return {
       {rope.partial_factor == 0.0,
        {"rope.type", "rope.base", "rope.interleaved", "rope.window_base"},
-       "rope.partial_factor is 0"},
+       "rope.partial_factor is 0: no feature is rotated"},
+      {config.attention.window == 0, {"rope.window_base"}, "attention.window is 0"},
       {rope.type == RopeType::kDefault, {"rope.factor"}, type},
       {!scales_from_original(config), {"rope.original_max_position"}, type},
       {rope.type != RopeType::kLlama3, {"rope.low_freq_factor", "rope.high_freq_factor"}, type},

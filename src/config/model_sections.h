@@ -222,7 +222,8 @@ struct RopeConfig {
               "how frequencies are scaled for sequences longer than the model began with"),
         field("base", &RopeConfig::base, {1.0, 1e12}, "base of the rotary position frequencies"),
         field("partial_factor", &RopeConfig::partial_factor, {0.0, 1.0},
-              "share of each head, from its first feature on, that is rotated"),
+              "share of each head, from its first feature on, that is rotated; 0 for no rotary "
+              "positions"),
         field("interleaved", &RopeConfig::interleaved,
               "turn neighbouring features (2i, 2i + 1) together instead of (i, i + d / 2)"),
         field("window_base", &RopeConfig::window_base, {0.0, 1e12},

@@ -18,11 +18,6 @@ struct NotBuilt {
 
 // A row goes when what it names is built.
 constexpr std::array kNotBuilt{
-    NotBuilt{"attention.scale"},
-    NotBuilt{"attention.softcap"},
-    NotBuilt{"attention.sinks"},
-    NotBuilt{"attention.output_gate"},
-    NotBuilt{"rope.window_base"},
     NotBuilt{"mtp."},
     NotBuilt{"multipliers.attention_input"},
     NotBuilt{"multipliers.attention_output"},

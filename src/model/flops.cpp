@@ -50,7 +50,9 @@ double projections_per_token(const Config& config) {
   const int64_t hidden = model.hidden_size;
   const int64_t heads = model.num_attention_heads;
   if (!mla.is_used()) {
-    return static_cast<double>(hidden * 2 * (heads + model.query_groups()) * model.head_size());
+    const int64_t gates = config.attention.output_gate ? heads : 0;
+    return static_cast<double>(hidden * (2 * (heads + model.query_groups()) + gates) *
+                               model.head_size());
   }
   const int64_t query = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
   const int64_t queries = mla.q_lora_rank > 0 ? mla.q_lora_rank * (hidden + query) : hidden * query;

@@ -51,6 +51,9 @@ LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
       ledger_(parameters.groups().ledger()),
       stages_(stages_over(pipeline_, config)),
       rotary_(config, dtype_) {
+  if (config.attention.window > 0 && config.rope.window_base > 0) {
+    window_rotary_.emplace(with_window_rope(config), dtype_);
+  }
   const std::vector<LayerSpec> specs = describe_layers(config);
   layers_.resize(specs.size());
   for (const LayerSpec& spec : specs) {
@@ -124,6 +127,9 @@ ForwardContext LanguageModel::context_for(const SequenceTable& table,
     longest = std::max(longest, first_of(i) + table.length(i));
   }
   ForwardContext context{table, rotary_.table(longest), num_batch_tokens};
+  if (window_rotary_.has_value()) {
+    context.window_rotary = window_rotary_->table(longest);
+  }
   if (!first_positions.empty()) {
     context.table.positions = table.positions.clone();
     for (int64_t i = 0; i < table.num_sequences(); ++i) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/token_batch.h"
@@ -150,6 +151,7 @@ class LanguageModel {
   std::unique_ptr<Norm> final_norm_;
   std::unique_ptr<OutputHead> head_;
   mutable Rotary rotary_;
+  mutable std::optional<Rotary> window_rotary_;  // where layers with a window rotate otherwise
 };
 
 }  // namespace switchyard

@@ -96,6 +96,9 @@ double yarn_attention_factor(const RopeConfig& rope) {
 RotaryFrequencies rotary_frequencies(const Config& config, int64_t longest, at::ScalarType dtype) {
   const RopeConfig& rope = config.rope;
   const int64_t dim = config.rotary_dim();
+  if (dim == 0) {
+    return {at::empty({0}, dtype), 1};
+  }
   const at::ScalarType type = dtype == at::kDouble ? at::kDouble : at::kFloat;
   switch (rope.type) {
     case RopeType::kDefault:
@@ -110,6 +113,14 @@ RotaryFrequencies rotary_frequencies(const Config& config, int64_t longest, at::
       return {yarn(rope, dim, type), yarn_attention_factor(rope)};
   }
   return {};
+}
+
+Config with_window_rope(Config config) {
+  const RopeConfig& all = config.rope;
+  config.rope = {.base = all.window_base,
+                 .partial_factor = all.partial_factor,
+                 .interleaved = all.interleaved};
+  return config;
 }
 
 int64_t Rotary::stretched_length(int64_t longest) const {

@@ -15,6 +15,10 @@ struct RotaryFrequencies {
 // number of tokens of the longest sequence of the batch; only rope.type dynamic looks at it.
 RotaryFrequencies rotary_frequencies(const Config& config, int64_t longest, at::ScalarType dtype);
 
+// The settings of the layers with a window, where rope.window_base gives them frequencies of their
+// own.
+Config with_window_rope(Config config);
+
 // The rotary table of a model, kept from one forward pass to the next.
 class Rotary {
  public:

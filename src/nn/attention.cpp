@@ -15,7 +15,7 @@ constexpr Site kOutput{"attention.output", Purpose::kTensorParallel};
 constexpr Site kQueryNorm{"attention.q_norm", Purpose::kTensorParallel};
 constexpr Site kKeyNorm{"attention.k_norm", Purpose::kTensorParallel};
 
-ParameterSpec head_weight(const Scope& scope, const ModelConfig& model, const char* name,
+ParameterSpec head_weight(const Scope& scope, const ModelConfig& model, const std::string& name,
                           int64_t num_heads, const Placement& placement) {
   return {.name = scope.name(name),
           .shape = {num_heads, model.head_size(), model.hidden_size},
@@ -23,7 +23,7 @@ ParameterSpec head_weight(const Scope& scope, const ModelConfig& model, const ch
           .tensor = placement};
 }
 
-ParameterSpec head_bias(const Scope& scope, const ModelConfig& model, const char* name,
+ParameterSpec head_bias(const Scope& scope, const ModelConfig& model, const std::string& name,
                         int64_t num_heads, const Placement& placement) {
   return {.name = scope.name(name),
           .shape = {num_heads, model.head_size()},
@@ -44,19 +44,43 @@ ColumnLinear make_projections(const Scope& scope, const Config& config) {
   const Placement cut = Placement::sharded(0, heads);
   const Placement kv_cut =
       has_all_kv_heads(scope, config) ? Placement::replicated() : Placement::sharded(0, kv_heads);
-  std::vector<ParameterSpec> biases;
-  if (config.attention.qkv_bias) {
-    biases = {head_bias(scope, model, "q_bias", heads, cut),
-              head_bias(scope, model, "k_bias", kv_heads, kv_cut),
-              head_bias(scope, model, "v_bias", kv_heads, kv_cut)};
+  struct Piece {
+    std::string name;
+    int64_t num_heads;
+    Placement placement;
+  };
+  std::vector<Piece> pieces = {{"q", heads, cut}, {"k", kv_heads, kv_cut}, {"v", kv_heads, kv_cut}};
+  if (config.attention.output_gate) {
+    pieces.push_back({"gate", heads, cut});
   }
-  return {
-      scope,
-      {head_weight(scope, model, "q", heads, cut), head_weight(scope, model, "k", kv_heads, kv_cut),
-       head_weight(scope, model, "v", kv_heads, kv_cut)},
-      model.hidden_size,
-      kInput,
-      biases};
+  std::vector<ParameterSpec> weights;
+  std::vector<ParameterSpec> biases;
+  for (const Piece& piece : pieces) {
+    weights.push_back(head_weight(scope, model, piece.name, piece.num_heads, piece.placement));
+    if (config.attention.qkv_bias) {
+      biases.push_back(
+          head_bias(scope, model, piece.name + "_bias", piece.num_heads, piece.placement));
+    }
+  }
+  return {scope, weights, model.hidden_size, kInput, biases};
+}
+
+AttentionOptions make_options(const Scope& scope, const Config& config, int64_t window) {
+  const AttentionConfig& attention = config.attention;
+  AttentionOptions options{.window = window, .softcap = attention.softcap};
+  if (attention.scale > 0) {
+    options.scale = attention.scale;
+  }
+  if (attention.sinks) {
+    const int64_t heads = config.model.num_attention_heads;
+    options.sinks = scope.parameters.declare({{.name = scope.name("sinks"),
+                                               .shape = {heads},
+                                               .init = Init::normal(config.model.init_std),
+                                               .has_weight_decay = false,
+                                               .tensor = Placement::sharded(0, heads)}},
+                                             {heads / scope.groups().tensor().size()});
+  }
+  return options;
 }
 
 RowLinear make_output(const Scope& scope, const Config& config) {
@@ -82,7 +106,11 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
                         ? config.model.query_groups()
                         : config.model.query_groups() / scope.groups().tensor().size()),
       head_dim_(config.model.head_size()),
-      options_{.scale = {}, .window = window},
+      rotary_dim_(config.rotary_dim()),
+      rotates_neighbours_(config.rope.interleaved),
+      has_window_rotary_(window > 0 && config.rope.window_base > 0),
+      has_gate_(config.attention.output_gate),
+      options_(make_options(scope, config, window)),
       clip_(config.attention.qkv_clip),
       qkv_(make_projections(scope, config)),
       query_norm_(scope, config, "q_norm", config.model.num_attention_heads, HeadsHere::kOwn,
@@ -97,30 +125,47 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
   }
 }
 
+at::Tensor Attention::rotated(const at::Tensor& heads, const ForwardContext& context) const {
+  if (rotary_dim_ == 0) {
+    return heads;
+  }
+  const RotaryTable& table = has_window_rotary_ ? context.window_rotary : context.rotary;
+  if (!rotates_neighbours_) {
+    return rotate(heads, context.table.positions, table);
+  }
+  const at::Tensor turning = pairs_apart(heads.narrow(2, 0, rotary_dim_));
+  const bool is_whole = rotary_dim_ == head_dim_;
+  const at::Tensor apart =
+      is_whole ? turning
+               : at::cat({turning, heads.narrow(2, rotary_dim_, head_dim_ - rotary_dim_)}, 2);
+  return rotate(apart, context.table.positions, table);
+}
+
 std::unique_ptr<MixerCache> Attention::new_cache() const {
   return std::make_unique<KeyValueCache>();
 }
 
 Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
                           const MixerCaches* caches) const {
-  const at::Tensor qkv = qkv_.forward(hidden).view({-1, num_heads_ + 2 * num_kv_heads_, head_dim_});
-  const auto parts = qkv.split_with_sizes({num_heads_, num_kv_heads_, num_kv_heads_}, 1);
+  const int64_t num_gates = has_gate_ ? num_heads_ : 0;
+  const at::Tensor qkv =
+      qkv_.forward(hidden).view({-1, num_heads_ + 2 * num_kv_heads_ + num_gates, head_dim_});
+  const auto parts = qkv.split_with_sizes({num_heads_, num_kv_heads_, num_kv_heads_, num_gates}, 1);
   const auto clipped = [&](const at::Tensor& heads) {
     return clip_ > 0 ? heads.clamp(-clip_, clip_) : heads;
-  };
-  const auto rotated = [&](const at::Tensor& heads) {
-    return rotate(heads, context.table.positions, context.rotary);
   };
   const auto used = [&](const at::Tensor& heads) {
     return used_kv_head_.has_value() ? heads.narrow(1, *used_kv_head_, 1) : heads;
   };
   // [tokens, heads/tp, head_dim] and [tokens, kv_heads/tp or 1, head_dim]
-  const at::Tensor q = rotated(clipped(query_norm_.forward(parts[0])));
-  const at::Tensor k = rotated(clipped(used(key_norm_.forward(parts[1]))));
+  const at::Tensor q = rotated(clipped(query_norm_.forward(parts[0])), context);
+  const at::Tensor k = rotated(clipped(used(key_norm_.forward(parts[1]))), context);
   const at::Tensor v = clipped(used(parts[2]));
-  const at::Tensor attended = caches == nullptr
-                                  ? core_.forward(q, k, v, context.table, options_)
-                                  : attend_after(*caches, q, k, v, context.table, options_);
+  at::Tensor attended = caches == nullptr ? core_.forward(q, k, v, context.table, options_)
+                                          : attend_after(*caches, q, k, v, context.table, options_);
+  if (has_gate_) {
+    attended = attended * parts[3].sigmoid();
+  }
   return output_.forward(attended.reshape({-1, num_heads_ * head_dim_}), hidden.placement);
 }
 

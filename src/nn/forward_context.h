@@ -15,6 +15,8 @@ struct ForwardContext {
   // What departs from the plain model (router noise, capacity) acts in training only.
   bool is_training = false;
   int64_t first_token = 0;  // as in TokenBatch
+  // Of the layers with a window; undefined where these rotate like the others.
+  RotaryTable window_rotary = {};
 };
 
 }  // namespace switchyard

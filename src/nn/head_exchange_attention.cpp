@@ -33,8 +33,12 @@ class HeadExchangeAttention : public ContextAttention {
                   1));
     }
     const at::Tensor row = take_row(for_ranks, table, group_, kHeads);
+    AttentionOptions of_heads = options;
+    if (options.sinks.defined()) {
+      of_heads.sinks = options.sinks.narrow(0, group_.rank() * heads, heads);
+    }
     const at::Tensor out = attention(row.narrow(1, 0, heads), row.narrow(1, heads, kv_heads),
-                                     row.narrow(1, heads + kv_heads, kv_heads), table, options)
+                                     row.narrow(1, heads + kv_heads, kv_heads), table, of_heads)
                                .out;  // [row tokens, heads, head_dim]
     return return_row(out, table, group_, kTokens);
   }

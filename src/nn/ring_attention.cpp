@@ -18,7 +18,7 @@ struct RingRow {
   const Group& group;
   std::vector<int64_t> starts;
   int64_t num_tokens;
-  AttentionOptions options;
+  AttentionOptions options;  // without the sinks: every query has its sink once
 
   TokenRanges share(int64_t rank) const {
     return TokenRanges::zigzag(num_tokens, group.size(), rank);
@@ -74,10 +74,12 @@ at::Tensor values_of(const at::Tensor& keys_values, int64_t place, int64_t count
   return keys_values.narrow(0, place, count).narrow(1, kv_heads, kv_heads);
 }
 
-AttentionOutput ring_forward(const RingRow& row, const at::Tensor& q,
-                             const at::Tensor& keys_values) {
+AttentionOutput ring_forward(const RingRow& row, const at::Tensor& q, const at::Tensor& keys_values,
+                             const at::Tensor& sinks) {
+  AttentionOptions of_sinks = row.options;
+  of_sinks.sinks = sinks;
   AttentionOutput whole =
-      attention_over(q, keys_of(keys_values, 0, 0), values_of(keys_values, 0, 0), {}, row.options);
+      attention_over(q, keys_of(keys_values, 0, 0), values_of(keys_values, 0, 0), {}, of_sinks);
   whole.out = whole.out.to(whole.log_sum_exp.scalar_type());
   go_around(row, keys_values, kKeysValues, [&](int64_t step, const at::Tensor& here) {
     for_each_pair(
@@ -147,14 +149,14 @@ RingGradients ring_backward(const RingRow& row, const at::Tensor& q, const at::T
 
 struct RingFunction : torch::autograd::Function<RingFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q,
-                            const at::Tensor& keys_values, const RingRow& row) {
-    const AttentionOutput whole = ring_forward(row, q, keys_values);
-    ctx->save_for_backward({q, keys_values, whole.out, whole.log_sum_exp});
+                            const at::Tensor& keys_values, const at::Tensor& sinks,
+                            const RingRow& row) {
+    const AttentionOutput whole = ring_forward(row, q, keys_values, sinks);
+    ctx->save_for_backward({q, keys_values, sinks, whole.out, whole.log_sum_exp});
     ctx->saved_data["group"] = reinterpret_cast<int64_t>(&row.group);
     ctx->saved_data["starts"] = row.starts;
     ctx->saved_data["num_tokens"] = row.num_tokens;
-    ctx->saved_data["scale"] = row.options.scale;
-    ctx->saved_data["window"] = row.options.window;
+    ctx->saved_data["options"] = numbers_of(row.options);
     return whole.out;
   }
 
@@ -163,11 +165,10 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
     const RingRow row{*reinterpret_cast<const Group*>(ctx->saved_data["group"].toInt()),
                       ctx->saved_data["starts"].toIntVector(),
                       ctx->saved_data["num_tokens"].toInt(),
-                      {.scale = ctx->saved_data["scale"].toOptional<double>(),
-                       .window = ctx->saved_data["window"].toInt()}};
-    const RingGradients grads =
-        ring_backward(row, saved[0], saved[1], {saved[2], saved[3]}, gradients[0]);
-    return {grads.q, grads.keys_values, {}};
+                      options_from(ctx->saved_data["options"].toDoubleVector())};
+    const AttentionOutput whole{saved[3], saved[4]};
+    const RingGradients grads = ring_backward(row, saved[0], saved[1], whole, gradients[0]);
+    return {grads.q, grads.keys_values, sink_gradients(whole, gradients[0], saved[2]), {}};
   }
 };
 
@@ -177,8 +178,10 @@ class RingAttention : public ContextAttention {
 
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const SequenceTable& table, const AttentionOptions& options) const override {
-    return RingFunction::apply(q, at::cat({k, v}, 1),
-                               RingRow{group_, table.starts, table.num_tokens, options});
+    AttentionOptions without_sinks = options;
+    without_sinks.sinks = at::Tensor();
+    return RingFunction::apply(q, at::cat({k, v}, 1), options.sinks,
+                               RingRow{group_, table.starts, table.num_tokens, without_sinks});
   }
 
  private:

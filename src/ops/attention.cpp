@@ -7,12 +7,14 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
 #include "base/shape.h"
 #include "ops/cpu/attention_kernels.h"
 #include "ops/float_types.h"
+#include "ops/lanes.h"
 
 namespace switchyard {
 namespace {
@@ -29,8 +31,21 @@ HeadRows<T> rows_of(const at::Tensor& tensor) {
   }
 }
 
-AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, double scale, int64_t window) {
-  return {q.size(1), k.size(1), q.size(2), scale, window};
+AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
+  const double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(2))));
+  return {q.size(1), k.size(1), q.size(2), scale, options.window, options.softcap};
+}
+
+// As the kernels read them; undefined for none.
+at::Tensor sinks_for(const at::Tensor& q, const AttentionOptions& options) {
+  return options.sinks.defined()
+             ? options.sinks.detach().to(accumulator_type(q.scalar_type())).contiguous()
+             : at::Tensor();
+}
+
+template <class T>
+const Accumulator<T>* data_of(const at::Tensor& sinks) {
+  return sinks.defined() ? sinks.const_data_ptr<Accumulator<T>>() : nullptr;
 }
 
 at::Tensor with_adjacent_head_dim(const at::Tensor& tensor) {
@@ -54,30 +69,35 @@ int64_t num_keys(const std::vector<AttentionSpan>& spans) {
 }
 
 AttentionOutput forward_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const std::vector<AttentionSpan>& spans, double scale,
-                             int64_t window) {
+                             const std::vector<AttentionSpan>& spans,
+                             const AttentionOptions& options) {
+  const at::Tensor sinks = sinks_for(q, options);
   AttentionOutput output{
       at::empty(q.sizes(), q.options()),
       at::empty({q.size(0), q.size(1)}, q.options().dtype(accumulator_type(q.scalar_type())))};
   if (num_queries(spans) < q.size(0)) {
     output.out.zero_();
-    output.log_sum_exp.fill_(-std::numeric_limits<double>::infinity());
+    if (sinks.defined()) {
+      output.log_sum_exp.copy_(sinks);
+    } else {
+      output.log_sum_exp.fill_(-std::numeric_limits<double>::infinity());
+    }
   }
   visit_float_type(q.scalar_type(), [&](auto type) {
     using T = decltype(type);
     attention_forward(
         AttentionForwardArrays<T>{rows_of<const T>(q), rows_of<const T>(k), rows_of<const T>(v),
-                                  rows_of<T>(output.out),
+                                  data_of<T>(sinks), rows_of<T>(output.out),
                                   output.log_sum_exp.mutable_data_ptr<Accumulator<T>>()},
-        shape_of(q, k, scale, window), spans);
+        shape_of(q, k, options), spans);
   });
   return output;
 }
 
 AttentionGradients backward_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const AttentionOutput& whole, const at::Tensor& grad_out,
-                                 const std::vector<AttentionSpan>& spans, double scale,
-                                 int64_t window) {
+                                 const std::vector<AttentionSpan>& spans,
+                                 const AttentionOptions& options) {
   AttentionGradients grads{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
                            at::empty(k.sizes(), k.options())};
   if (num_queries(spans) < q.size(0)) {
@@ -94,19 +114,21 @@ AttentionGradients backward_over(const at::Tensor& q, const at::Tensor& k, const
                                    rows_of<const T>(whole.out), rows_of<const T>(grad_out),
                                    whole.log_sum_exp.const_data_ptr<Accumulator<T>>(),
                                    rows_of<T>(grads.q), rows_of<T>(grads.k), rows_of<T>(grads.v)},
-        shape_of(q, k, scale, window), spans);
+        shape_of(q, k, options), spans);
   });
   return grads;
 }
 
 at::Tensor decode_over(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                       const AttentionSpan& span, double scale, int64_t window) {
+                       const AttentionSpan& span, const AttentionOptions& options) {
+  const at::Tensor sinks = sinks_for(q, options);
   at::Tensor out = at::empty(q.sizes(), q.options());
   visit_float_type(q.scalar_type(), [&](auto type) {
     using T = decltype(type);
-    attention_decode(AttentionDecodeArrays<T>{rows_of<const T>(q), rows_of<const T>(k),
-                                              rows_of<const T>(v), rows_of<T>(out)},
-                     shape_of(q, k, scale, window), span);
+    attention_decode(
+        AttentionDecodeArrays<T>{rows_of<const T>(q), rows_of<const T>(k), rows_of<const T>(v),
+                                 data_of<T>(sinks), rows_of<T>(out)},
+        shape_of(q, k, options), span);
   });
   return out;
 }
@@ -131,24 +153,28 @@ std::vector<AttentionSpan> spans_from(const std::vector<int64_t>& numbers) {
 
 struct SpanAttention : torch::autograd::Function<SpanAttention> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
-                               const at::Tensor& v, const std::vector<int64_t>& spans, double scale,
-                               int64_t window) {
-    const AttentionOutput output = forward_over(q, k, v, spans_from(spans), scale, window);
-    ctx->save_for_backward({q, k, v, output.out, output.log_sum_exp});
+                               const at::Tensor& v, const at::Tensor& sinks,
+                               const std::vector<int64_t>& spans,
+                               const std::vector<double>& options) {
+    AttentionOptions with_sinks = options_from(options);
+    with_sinks.sinks = sinks;
+    const AttentionOutput output = forward_over(q, k, v, spans_from(spans), with_sinks);
+    ctx->save_for_backward({q, k, v, sinks, output.out, output.log_sum_exp});
     ctx->saved_data["spans"] = spans;
-    ctx->saved_data["scale"] = scale;
-    ctx->saved_data["window"] = window;
+    ctx->saved_data["options"] = options;
     ctx->mark_non_differentiable({output.log_sum_exp});
     return {output.out, output.log_sum_exp};
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const AttentionGradients result = backward_over(
-        saved[0], saved[1], saved[2], {saved[3], saved[4]}, with_adjacent_head_dim(grads[0]),
-        spans_from(ctx->saved_data["spans"].toIntVector()), ctx->saved_data["scale"].toDouble(),
-        ctx->saved_data["window"].toInt());
-    return {result.q, result.k, result.v, {}, {}, {}};
+    const AttentionOutput whole{saved[4], saved[5]};
+    const at::Tensor grad_out = with_adjacent_head_dim(grads[0]);
+    const AttentionGradients result =
+        backward_over(saved[0], saved[1], saved[2], whole, grad_out,
+                      spans_from(ctx->saved_data["spans"].toIntVector()),
+                      options_from(ctx->saved_data["options"].toDoubleVector()));
+    return {result.q, result.k, result.v, sink_gradients(whole, grad_out, saved[3]), {}, {}};
   }
 };
 
@@ -166,12 +192,36 @@ void check_heads(const char* op, const at::Tensor& q, const at::Tensor& k, const
                     c10::toString(v.scalar_type()));
 }
 
-void check_window(const char* op, int64_t window) {
-  check<ShapeError>(window >= 0, "{}: the window ({}) must be 0 or more", op, window);
+void check_options(const char* op, const at::Tensor& q, const AttentionOptions& options) {
+  check<ShapeError>(options.window >= 0, "{}: the window ({}) must be 0 or more", op,
+                    options.window);
+  check<ShapeError>(options.softcap >= 0, "{}: the soft cap ({}) must be 0 or more", op,
+                    options.softcap);
+  if (options.sinks.defined()) {
+    check_float_cpu(fmt::format("{}: sinks", op), options.sinks);
+    check_shape(fmt::format("{}: sinks", op), options.sinks, {q.size(1)});
+  }
 }
 
-double scale_of(const at::Tensor& q, const AttentionOptions& options) {
-  return options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(2))));
+// Of one head, over its tokens in rising order: -sum of exp(sink - log_sum_exp) x (out . grad_out).
+template <class T>
+Accumulator<T> sink_gradient(const HeadRows<const T>& out, const HeadRows<const T>& grad_out,
+                             const Accumulator<T>* log_sum_exp, Accumulator<T> sink,
+                             const AttentionShape& shape, int64_t num_tokens, int64_t head) {
+  double sum = 0;
+  for (int64_t token = 0; token < num_tokens; ++token) {
+    const T* a = out.row(token, head);
+    const T* b = grad_out.row(token, head);
+    Accumulator<T> product = 0;
+    for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
+      product += widen(a[dim]) * widen(b[dim]);
+    }
+    // What saw no key has given zeros, whatever its gradient.
+    if (product != 0) {
+      sum -= std::exp(sink - log_sum_exp[token * shape.heads + head]) * product;
+    }
+  }
+  return static_cast<Accumulator<T>>(sum);
 }
 
 }  // namespace
@@ -180,10 +230,10 @@ AttentionOutput attention_over(const at::Tensor& q, const at::Tensor& k, const a
                                const std::vector<AttentionSpan>& spans,
                                const AttentionOptions& options) {
   check_heads("attention", q, k, v);
-  check_window("attention", options.window);
+  check_options("attention", q, options);
   const variable_list out = SpanAttention::apply(
       with_adjacent_head_dim(q), with_adjacent_head_dim(k), with_adjacent_head_dim(v),
-      flatten(spans), scale_of(q, options), options.window);
+      options.sinks, flatten(spans), numbers_of(options));
   return {out[0], out[1]};
 }
 
@@ -220,19 +270,59 @@ AttentionGradients attention_gradients(const at::Tensor& q, const at::Tensor& k,
                                        const std::vector<AttentionSpan>& spans,
                                        const AttentionOptions& options) {
   check_heads("attention_gradients", q, k, v);
-  check_window("attention_gradients", options.window);
+  check_options("attention_gradients", q, options);
   check_shape("attention_gradients: grad_out", grad_out, {q.size(0), q.size(1), q.size(2)});
   const at::NoGradGuard no_grad;
-  return backward_over(
-      with_adjacent_head_dim(q), with_adjacent_head_dim(k), with_adjacent_head_dim(v),
-      {with_adjacent_head_dim(whole.out), whole.log_sum_exp.contiguous()},
-      with_adjacent_head_dim(grad_out), spans, scale_of(q, options), options.window);
+  return backward_over(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
+                       with_adjacent_head_dim(v),
+                       {with_adjacent_head_dim(whole.out), whole.log_sum_exp.contiguous()},
+                       with_adjacent_head_dim(grad_out), spans, options);
+}
+
+at::Tensor sink_gradients(const AttentionOutput& whole, const at::Tensor& grad_out,
+                          const at::Tensor& sinks) {
+  if (!sinks.defined()) {
+    return {};
+  }
+  const at::NoGradGuard no_grad;
+  const at::Tensor out = with_adjacent_head_dim(whole.out);
+  const at::Tensor grad = with_adjacent_head_dim(grad_out);
+  const at::Tensor log_sum_exp = whole.log_sum_exp.contiguous();
+  const auto type = log_sum_exp.scalar_type();
+  const at::Tensor wide_sinks = sinks.to(type).contiguous();
+  at::Tensor sums = at::empty(sinks.sizes(), wide_sinks.options());
+  visit_float_type(out.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    using A = Accumulator<T>;
+    const AttentionShape shape = shape_of(out, out, {});
+    const A* sink = wide_sinks.const_data_ptr<A>();
+    A* sum = sums.mutable_data_ptr<A>();
+    at::parallel_for(0, shape.heads, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t head = begin; head < end; ++head) {
+        sum[head] =
+            sink_gradient<T>(rows_of<const T>(out), rows_of<const T>(grad),
+                             log_sum_exp.const_data_ptr<A>(), sink[head], shape, out.size(0), head);
+      }
+    });
+  });
+  return sums.to(sinks.scalar_type());
+}
+
+std::vector<double> numbers_of(const AttentionOptions& options) {
+  return {options.scale.value_or(std::nan("")), static_cast<double>(options.window),
+          options.softcap};
+}
+
+AttentionOptions options_from(const std::vector<double>& numbers) {
+  return {.scale = std::isnan(numbers[0]) ? std::nullopt : std::optional<double>(numbers[0]),
+          .window = static_cast<int64_t>(numbers[1]),
+          .softcap = numbers[2]};
 }
 
 at::Tensor attention_with_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 int64_t first_position, const AttentionOptions& options) {
   check_heads("attention_with_cache", q, k, v);
-  check_window("attention_with_cache", options.window);
+  check_options("attention_with_cache", q, options);
   check<ShapeError>(first_position >= 0 && first_position + q.size(0) <= k.size(0),
                     "attention_with_cache: {} new tokens from position {} on need as many keys, "
                     "got {}",
@@ -250,12 +340,11 @@ at::Tensor attention_with_cache(const at::Tensor& q, const at::Tensor& k, const 
                            .num_keys = first_position + q.size(0) - first_key,
                            .seen_by_first = first_position + 1 - first_key};
   constexpr int64_t kFewQueries = 4;  // more share what packing costs
-  const double scale = scale_of(q, options);
   return q.size(0) <= kFewQueries
              ? decode_over(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
-                           with_adjacent_head_dim(v), span, scale, options.window)
+                           with_adjacent_head_dim(v), span, options)
              : forward_over(with_adjacent_head_dim(q), with_adjacent_head_dim(k),
-                            with_adjacent_head_dim(v), {span}, scale, options.window)
+                            with_adjacent_head_dim(v), {span}, options)
                    .out;
 }
 

@@ -95,10 +95,24 @@ TEST(Rules, RotaryDimIsEven) {
   };
   EXPECT_EQ(with_share(0.25), Lines{});
   EXPECT_EQ(with_share(0.2), Lines{"rope.partial_factor (0.2) of the head dim (16) rotates 3 "
-                                   "features of a head: an even number from 2 up is expected"});
-  EXPECT_EQ(with_share(0.05),
-            Lines{"rope.partial_factor (0.05) of the head dim (16) rotates 0 features "
-                  "of a head: an even number from 2 up is expected"});
+                                   "features of a head: an even number from 2 up is expected, or "
+                                   "a factor of 0 for no positions"});
+  EXPECT_EQ(with_share(0.1), Lines{"rope.partial_factor (0.1) of the head dim (16) rotates 1 "
+                                   "features of a head: an even number from 2 up is expected, or "
+                                   "a factor of 0 for no positions"});
+  EXPECT_EQ(with_share(0), Lines{});
+}
+
+TEST(Rules, WindowBaseIsABase) {
+  const auto with_base = [](double base) {
+    return broken_by([=](Config& c) {
+      c.attention.window = 8;
+      c.rope.window_base = base;
+    });
+  };
+  EXPECT_EQ(with_base(0), Lines{});
+  EXPECT_EQ(with_base(1), Lines{});
+  EXPECT_EQ(with_base(0.5), Lines{"rope.window_base (0.5) must be 1 or more, or 0 for none"});
 }
 
 TEST(Rules, DynamicRopeKnowsTheLengthAndHasMoreThanOneFrequency) {

@@ -58,9 +58,13 @@ using Layer = std::function<LayerResult(const Row& row, const Placed& input)>;
 using MakeLayer = std::function<Layer(const Scope& scope, const Config& config)>;
 
 ForwardContext context_of(const Row& row, const Config& config) {
-  ForwardContext context{
-      row.batch.table,
-      make_rotary_table(16, config.model.head_size(), config.rope.base, at::kDouble), 40};
+  const auto rotary = [&](double base) {
+    return config.rotary_dim() == 0 || base == 0
+               ? RotaryTable{}
+               : make_rotary_table(16, config.rotary_dim(), base, at::kDouble);
+  };
+  ForwardContext context{row.batch.table, rotary(config.rope.base), 40};
+  context.window_rotary = rotary(config.rope.window_base);
   context.is_training = true;
   context.first_token = 100 * row.index;
   return context;
@@ -276,6 +280,23 @@ const std::vector<LayerCase>& cases() {
     latent_plain.mla.v_head_dim = 14;
     latent_plain.rope.interleaved = false;
     latent_plain.attention.window = 3;
+    Config gated = small_config();
+    gated.attention.output_gate = true;
+    gated.attention.qkv_bias = true;
+    gated.attention.scale = 0.9;
+    gated.attention.softcap = 0.6;
+    gated.rope.interleaved = true;
+    Config sunk = small_config();
+    sunk.attention.sinks = true;
+    sunk.attention.window = 3;
+    sunk.attention.qk_norm = QkNormKind::kHead;
+    sunk.rope.window_base = 50;
+    sunk.rope.partial_factor = 0.5;
+    sunk.rope.interleaved = true;
+    Config unrotated = sunk;
+    unrotated.attention.softcap = 1.5;
+    unrotated.attention.output_gate = true;
+    unrotated.rope.partial_factor = 0;
     Config skewed = small_config();  // all tokens agree, so that most experts get none
     skewed.model.init_std = 1e-6;
     Config biased = small_config();
@@ -341,6 +362,9 @@ const std::vector<LayerCase>& cases() {
         {"attention", attention_layer(), small_config()},
         {"attention_head_norm", attention_layer(), head_norm},
         {"attention_full_norm", attention_layer(), full_norm},
+        {"attention_gated", attention_layer(), gated},
+        {"attention_sinks", attention_layer(), sunk},
+        {"attention_unrotated", attention_layer(), unrotated},
         {"mamba2", scan_layer<Mamba2Mixer>(), mamba2},
         {"mamba2_one_group", scan_layer<Mamba2Mixer>(), mamba2_shared},
         {"mamba2_two_groups", scan_layer<Mamba2Mixer>(), mamba2_both},

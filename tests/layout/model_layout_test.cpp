@@ -235,6 +235,26 @@ const std::vector<Variant>& variants() {
     hybrid_recomputed.delta_net.num_value_heads = 12;
     hybrid_recomputed.parallel.data_sharding = DataSharding::kParameters;
     hybrid_recomputed.train.recompute = Recompute::kFull;
+    Config bent = small_config();
+    bent.attention.scale = 0.9;
+    bent.attention.softcap = 0.6;
+    bent.attention.sinks = true;
+    bent.attention.output_gate = true;
+    bent.attention.window = 3;
+    bent.attention.window_layers = {"1"};
+    bent.rope.window_base = 50;
+    bent.rope.interleaved = true;
+    bent.rope.type = RopeType::kLinear;
+    bent.rope.factor = 2;
+    bent.train.recompute = Recompute::kModules;
+    bent.train.recompute_modules = {"core_attention"};
+    Config sunk = small_config();
+    sunk.attention.sinks = true;
+    sunk.attention.qk_norm = QkNormKind::kFull;
+    sunk.rope.partial_factor = 0.5;
+    sunk.rope.interleaved = true;
+    sunk.parallel.data_sharding = DataSharding::kParameters;
+    sunk.train.recompute = Recompute::kFull;
     return std::vector<Variant>{{"alltoall", alltoall},
                                 {"allgather", allgather},
                                 {"sigmoid_bias_tied", sigmoid},
@@ -249,7 +269,9 @@ const std::vector<Variant>& variants() {
                                 {"varied", varied},
                                 {"flex", flex},
                                 {"hybrid", hybrid},
-                                {"hybrid_recompute", hybrid_recomputed}};
+                                {"hybrid_recompute", hybrid_recomputed},
+                                {"bent_gated", bent},
+                                {"sinks", sunk}};
   }();
   return all;
 }
@@ -262,7 +284,7 @@ const Variant& variant_named(const std::string& name) {
 // Ring attention, pipeline transfers and dispatch with all calls compared: none differs.
 TEST(VerifiedCalls, PassInEveryKindOfLayout) {
   for (const char* name : {"tp2_sp_cp2_ep2", "pp2_vpp2", "pp2_cp2_ep2", "tp2_sp_ep4_nodes_of_2"}) {
-    Config config = variants()[10].config;
+    Config config = variant_named("flex").config;
     config.parallel.verify_calls = true;
     LogicalTensors expected;
     LogicalTensors actual;

@@ -142,6 +142,16 @@ void draw_attention(Draws& draws, Config& config) {
       "qk norm",
       {{QkNormKind::kNone, "none"}, {QkNormKind::kHead, "head"}, {QkNormKind::kFull, "full"}});
   attention.window = draws.number("window", {0, 0, 3});
+  attention.scale =
+      draws.of<double>("scale", {{0, "by head_dim"}, {0, "by head_dim"}, {0.9, "0.9"}});
+  attention.softcap = draws.of<double>("soft cap", {{0, "none"}, {0, "none"}, {0.6, "0.6"}});
+  attention.sinks = draws.flag("sinks");
+  attention.output_gate = draws.flag("output gate");
+  RopeConfig& rope = config.rope;
+  rope.partial_factor =
+      draws.of<double>("rotated share", {{1, "1"}, {1, "1"}, {0.5, "0.5"}, {0, "0"}});
+  rope.interleaved = draws.flag("interleaved");
+  rope.window_base = draws.of<double>("window base", {{0, "none"}, {50, "50"}});
 }
 
 void draw_experts(Draws& draws, Config& config) {

@@ -68,5 +68,26 @@ TEST(Rotary, TurnsTheFirstPartOfAHead) {
   EXPECT_EQ(rotary.table(4).rotary_dim(), 4);
 }
 
+TEST(Rotary, TurnsNothingWhereNoFeatureIsRotated) {
+  Config config = dynamic_config();
+  config.rope.partial_factor = 0;
+  Rotary rotary(config, at::kFloat);
+  EXPECT_EQ(rotary.table(40).rotary_dim(), 0);
+}
+
+// Base and nothing else: scaling is for the layers that see everything.
+TEST(Rotary, OfLayersWithAWindowIsPlain) {
+  Config config = dynamic_config();
+  config.rope.type = RopeType::kLinear;
+  config.rope.factor = 8;
+  config.rope.window_base = 77;
+  Config plain = dynamic_config();
+  plain.rope.type = RopeType::kDefault;
+  plain.rope.base = 77;
+  Rotary of_windows(with_window_rope(config), at::kDouble);
+  Rotary expected(plain, at::kDouble);
+  EXPECT_TRUE(at::equal(cosines(of_windows.table(9)), cosines(expected.table(9))));
+}
+
 }  // namespace
 }  // namespace switchyard

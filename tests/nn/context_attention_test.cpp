@@ -17,6 +17,8 @@ struct Case {
   int64_t heads;
   int64_t kv_heads;
   int64_t window = 0;
+  double softcap = 0;
+  bool has_sinks = false;
 };
 
 constexpr int64_t kHeadDim = 4;
@@ -33,16 +35,20 @@ RowTensors random_row(const Case& one, at::ScalarType type) {
   return {draw(one.heads), draw(one.kv_heads), draw(one.kv_heads), draw(one.heads)};
 }
 
-// out, then the gradients of q, k and v.
+// out, then the gradients of q, k, v and, where there are any, sinks.
 using Results = std::vector<at::Tensor>;
 
 template <class Attend>
-Results run(const RowTensors& row, Attend attend) {
+Results run(const RowTensors& row, const at::Tensor& sinks, Attend attend) {
   std::vector<at::Tensor> inputs;
   for (const at::Tensor& tensor : {row.q, row.k, row.v}) {
     inputs.push_back(tensor.clone().requires_grad_(true));
   }
-  const at::Tensor out = attend(inputs[0], inputs[1], inputs[2]);
+  if (sinks.defined()) {
+    inputs.push_back(sinks.clone().requires_grad_(true));
+  }
+  const at::Tensor out =
+      attend(inputs[0], inputs[1], inputs[2], sinks.defined() ? inputs[3] : at::Tensor());
   (out * row.grad_out).sum().backward();
   Results results{out.detach()};
   for (const at::Tensor& input : inputs) {
@@ -55,21 +61,33 @@ void expect_equal_to_one_rank(const Case& one, ContextExchange exchange, int64_t
                               at::ScalarType type = at::kDouble, double tolerance = 1e-12) {
   const auto table = SequenceTable::from_lengths(one.lengths, one.num_tokens);
   const RowTensors row = random_row(one, type);
-  const AttentionOptions options{.scale = {}, .window = one.window};
-  const Results whole =
-      run(row, [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-        return attention(q, k, v, table, options).out;
+  const at::Tensor sinks =
+      one.has_sinks ? at::linspace(-1, 3, one.heads, at::kDouble).to(type) : at::Tensor();
+  const auto options_with = [&](const at::Tensor& leaf) {
+    return AttentionOptions{
+        .scale = {}, .window = one.window, .softcap = one.softcap, .sinks = leaf};
+  };
+  const Results whole = run(
+      row, sinks,
+      [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& leaf) {
+        return attention(q, k, v, table, options_with(leaf)).out;
       });
   run_ranks({.world_size = ranks, .context = ranks}, [&](Groups& groups) {
     const auto share = table.share(ranks, groups.rank());
     const auto attend = make_context_attention(exchange, groups[GroupName::kContext]);
     const auto own = [&](const at::Tensor& tensor) { return share.held.select(tensor); };
-    const Results part = run({own(row.q), own(row.k), own(row.v), own(row.grad_out)},
-                             [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-                               return attend->forward(q, k, v, share, options);
-                             });
+    Results part = run(
+        {own(row.q), own(row.k), own(row.v), own(row.grad_out)}, sinks,
+        [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& leaf) {
+          return attend->forward(q, k, v, share, options_with(leaf));
+        });
+    const size_t of_tokens = 4;
+    for (size_t i = of_tokens; i < part.size(); ++i) {  // the sinks': the sum over ranks
+      part[i] = part[i].clone();
+      groups[GroupName::kContext].all_reduce(part[i], {"test.sinks"});
+    }
     for (size_t i = 0; i < whole.size(); ++i) {
-      const at::Tensor expected = own(whole[i]).to(at::kDouble);
+      const at::Tensor expected = (i < of_tokens ? own(whole[i]) : whole[i]).to(at::kDouble);
       EXPECT_EQ(part[i].scalar_type(), type);
       EXPECT_TRUE(at::allclose(part[i].to(at::kDouble), expected, tolerance, tolerance))
           << "result " << i << ", rank " << groups.rank() << " of " << ranks;
@@ -93,6 +111,12 @@ TEST(ContextAttention, EqualsOneRank) {
       {{700, 30, 500}, 1233, 4, 2},
       {{1200}, 1200, 4, 2, 100},
       {{1200}, 1200, 4, 1, 601},
+      {{5, 11, 1, 6}, 24, 4, 2, 0, 1.2},
+      {{13, 17}, 33, 4, 2, 0, 0, true},
+      {{13, 17}, 33, 4, 2, 3, 0.9, true},
+      {{1}, 1, 4, 2, 0, 0, true},
+      {{}, 4, 4, 2, 0, 0, true},
+      {{1200}, 1200, 4, 2, 100, 2.5, true},
   };
   for (const Case& one : cases) {
     for (const ContextExchange exchange : kExchanges) {
@@ -145,10 +169,9 @@ TEST(ContextAttention, SendsWhatTheArithmeticSays) {
           const int64_t held = share.held.size();
           const auto own = [&](const at::Tensor& tensor) { return share.held.select(tensor); };
           const auto attend = make_context_attention(exchange, groups[GroupName::kContext]);
-          run({own(row.q), own(row.k), own(row.v), own(row.grad_out)},
-              [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-                return attend->forward(q, k, v, share, {});
-              });
+          run({own(row.q), own(row.k), own(row.v), own(row.grad_out)}, {},
+              [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const at::Tensor&) { return attend->forward(q, k, v, share, {}); });
           const auto held_by = [&](int64_t index) {
             return sizes[static_cast<size_t>((index + ranks) % ranks)];
           };

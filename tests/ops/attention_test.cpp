@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -26,9 +27,14 @@ Qkv random_qkv(int64_t tokens, int64_t heads, int64_t kv_heads, int64_t head_dim
           at::randn({tokens, kv_heads, head_dim}, at::kDouble).to(type)};
 }
 
+at::Tensor bend(const at::Tensor& scores, double cap) {
+  return cap > 0 ? at::tanh(scores / cap) * cap : scores;
+}
+
 // One sequence and head at a time, in fp64, with a naive softmax.
-AttentionOutput reference_attention(const Qkv& in, const std::vector<int64_t>& starts, double scale,
-                                    int64_t window = 0) {
+AttentionOutput reference_attention(const Qkv& in, const std::vector<int64_t>& starts,
+                                    const AttentionOptions& options) {
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(in.q.size(2))));
   const int64_t group = in.q.size(1) / in.k.size(1);
   AttentionOutput expected{at::zeros(in.q.sizes(), at::kDouble),
                            at::zeros({in.q.size(0), in.q.size(1)}, at::kDouble)};
@@ -39,12 +45,16 @@ AttentionOutput reference_attention(const Qkv& in, const std::vector<int64_t>& s
             .select(1, from_head)
             .to(at::kDouble);
       };
-      const at::Tensor scores = at::matmul(rows(in.q, head), rows(in.k, head / group).t()) * scale;
+      const at::Tensor scores =
+          bend(at::matmul(rows(in.q, head), rows(in.k, head / group).t()) * scale, options.softcap);
       at::Tensor weights = at::tril(scores.exp());  // [queries, keys]
-      if (window > 0) {
-        weights = at::triu(weights, 1 - window);
+      if (options.window > 0) {
+        weights = at::triu(weights, 1 - options.window);
       }
-      const at::Tensor sums = weights.sum(1);
+      at::Tensor sums = weights.sum(1);
+      if (options.sinks.defined()) {
+        sums = sums + options.sinks.to(at::kDouble)[head].exp();
+      }
       const at::Tensor out = at::matmul(weights, rows(in.v, head / group)) / sums.unsqueeze(1);
       expected.out.narrow(0, starts[s], out.size(0)).select(1, head).copy_(out);
       expected.log_sum_exp.narrow(0, starts[s], out.size(0)).select(1, head).copy_(sums.log());
@@ -53,10 +63,18 @@ AttentionOutput reference_attention(const Qkv& in, const std::vector<int64_t>& s
   return expected;
 }
 
+AttentionOutput reference_attention(const Qkv& in, const std::vector<int64_t>& starts, double scale,
+                                    int64_t window = 0) {
+  return reference_attention(in, starts, {.scale = scale, .window = window});
+}
+
+// Of q, k, v and, where there are four, sinks.
 std::function<Tensors(const Tensors&)> attention_op(const SequenceTable& table,
                                                     const AttentionOptions& options = {}) {
   return [&table, options](const Tensors& in) {
-    return Tensors{attention(in[0], in[1], in[2], table, options).out};
+    AttentionOptions all = options;
+    all.sinks = in.size() > 3 ? in[3] : options.sinks;
+    return Tensors{attention(in[0], in[1], in[2], table, all).out};
   };
 }
 
@@ -103,9 +121,10 @@ TEST(Attention, GradientsMatchDifferences) {
   expect_gradients_match_differences(attention_op(table), random_qkv(15, 4, 2, 3).list());
 }
 
-// Gradients of a softmax written out over the whole row of tokens, by autograd.
+// Gradients of a softmax written out over the whole row of tokens, by autograd: of q, k, v and,
+// with sinks, of these.
 Tensors reference_gradients(const Qkv& in, const SequenceTable& table, const at::Tensor& probe,
-                            int64_t window = 0) {
+                            const AttentionOptions& options = {}) {
   const auto op = [&](const Tensors& leaves) {
     const int64_t group = leaves[0].size(1) / leaves[1].size(1);
     const at::Tensor q = leaves[0].transpose(0, 1);
@@ -115,17 +134,25 @@ Tensors reference_gradients(const Qkv& in, const SequenceTable& table, const at:
     const at::Tensor order = at::arange(table.num_tokens);
     const at::Tensor distance = order.unsqueeze(1) - order.unsqueeze(0);
     at::Tensor hidden = (ids.unsqueeze(1) != ids.unsqueeze(0)).logical_or(distance < 0);
-    if (window > 0) {
-      hidden = hidden.logical_or(distance >= window);
+    if (options.window > 0) {
+      hidden = hidden.logical_or(distance >= options.window);
     }
-    const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
-    const at::Tensor scores =
-        (at::matmul(q, k.transpose(1, 2)) * scale).masked_fill(hidden, -INFINITY);
+    const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(in.q.size(2))));
+    at::Tensor scores = bend(at::matmul(q, k.transpose(1, 2)) * scale, options.softcap)
+                            .masked_fill(hidden, -INFINITY);
+    if (leaves.size() > 3) {
+      const at::Tensor sinks = leaves[3].view({-1, 1, 1}).expand({q.size(0), q.size(1), 1});
+      scores = at::cat({scores, sinks}, -1);
+    }
     const at::Tensor real = (ids >= 0).view({-1, 1, 1});
-    const at::Tensor out = at::matmul(at::softmax(scores, -1), v).transpose(0, 1);
+    const at::Tensor weights = at::softmax(scores, -1).narrow(-1, 0, k.size(1));
+    const at::Tensor out = at::matmul(weights, v).transpose(0, 1);
     return Tensors{at::where(real, out, at::zeros_like(out))};
   };
-  const Tensors wide{in.q.to(at::kDouble), in.k.to(at::kDouble), in.v.to(at::kDouble)};
+  Tensors wide{in.q.to(at::kDouble), in.k.to(at::kDouble), in.v.to(at::kDouble)};
+  if (options.sinks.defined()) {
+    wide.push_back(options.sinks.to(at::kDouble));
+  }
   return gradients(op, wide, {probe.to(at::kDouble)});
 }
 
@@ -169,7 +196,7 @@ TEST(Attention, SeesTheWindowOnly) {
       EXPECT_LE(relative_error(out.out, expected.out), tolerance) << window;
       EXPECT_LE(relative_error(out.log_sum_exp, expected.log_sum_exp), tolerance) << window;
       const at::Tensor probe = at::randn(in.q.sizes()).to(type);
-      const Tensors expected_grads = reference_gradients(in, table, probe, window);
+      const Tensors expected_grads = reference_gradients(in, table, probe, options);
       const Tensors grads = gradients(attention_op(table, options), in.list(), {probe});
       const double looser = type == at::kDouble ? 1e-12 : (type == at::kFloat ? 3e-6 : 1.5e-2);
       for (size_t i = 0; i < 3; ++i) {
@@ -220,7 +247,7 @@ TEST(Attention, EqualsTheReferenceBeyondOneBlockOfKeys) {
         };
         const Tensors expected_grads = reference_gradients(
             {part(in.q), part(in.k), part(in.v)}, SequenceTable::from_lengths({table.length(s)}),
-            part(probe), one.window);
+            part(probe), options);
         const double looser = type == at::kDouble ? 1e-12 : (type == at::kFloat ? 3e-6 : 1.5e-2);
         for (size_t i = 0; i < 3; ++i) {
           EXPECT_LE(gradient_error(part(grads[i]), expected_grads[i]), looser)
@@ -231,25 +258,110 @@ TEST(Attention, EqualsTheReferenceBeyondOneBlockOfKeys) {
   }
 }
 
+// Every mix of a soft cap, sinks and a window: one that bends hard, one that hardly bends; sinks
+// that take nearly nothing and nearly all.
+std::vector<AttentionOptions> mixed_options(int64_t heads) {
+  const at::Tensor sinks = at::linspace(-6, 5, heads, at::kDouble);
+  std::vector<AttentionOptions> all;
+  for (const int64_t window : {0, 1, 5, 33, 600}) {
+    all.push_back({.scale = {}, .window = window, .softcap = 0.8});
+    all.push_back({.scale = 0.7, .window = window, .softcap = 30});
+    all.push_back({.scale = {}, .window = window, .sinks = sinks});
+    all.push_back({.scale = 0.7, .window = window, .softcap = 2, .sinks = sinks});
+  }
+  return all;
+}
+
+TEST(Attention, BendsScoresAndCountsSinks) {
+  at::manual_seed(14);
+  const std::vector<int64_t> lengths{1, 5, 63, 700, 2};
+  const auto table = SequenceTable::from_lengths(lengths, 774);
+  for (const AttentionOptions& mixed : mixed_options(4)) {
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      AttentionOptions options = mixed;
+      const Qkv in = random_qkv(table.num_tokens, 4, 2, 16, type);
+      Tensors inputs = in.list();
+      if (options.sinks.defined()) {
+        options.sinks = options.sinks.to(type);
+        inputs.push_back(options.sinks);
+      }
+      const std::string what =
+          fmt::format("type {}, window {}, soft cap {}, sinks {}", c10::toString(type),
+                      options.window, options.softcap, options.sinks.defined());
+      const AttentionOutput expected = reference_attention(in, table.starts, options);
+      const AttentionOutput out = attention(in.q, in.k, in.v, table, options);
+      const double tolerance = type == at::kDouble ? 1e-13 : (type == at::kFloat ? 2e-6 : 8e-3);
+      EXPECT_LE(relative_error(out.out, expected.out), tolerance) << what;
+      EXPECT_LE(relative_error(out.log_sum_exp, expected.log_sum_exp), tolerance) << what;
+      const at::Tensor probe = at::randn(in.q.sizes()).to(type);
+      const Tensors expected_grads = reference_gradients(in, table, probe, options);
+      const Tensors grads = gradients(attention_op(table, options), inputs, {probe});
+      ASSERT_EQ(grads.size(), expected_grads.size());
+      const double looser = type == at::kDouble ? 1e-12 : (type == at::kFloat ? 3e-6 : 1.5e-2);
+      for (size_t i = 0; i < grads.size(); ++i) {
+        EXPECT_EQ(grads[i].scalar_type(), type);
+        EXPECT_LE(gradient_error(grads[i], expected_grads[i]), looser)
+            << what << ", gradient " << i;
+      }
+    }
+  }
+}
+
+TEST(Attention, SoftCapAndSinkGradientsMatchDifferences) {
+  at::manual_seed(15);
+  const auto table = SequenceTable::from_lengths({7, 1, 3}, 13);
+  const AttentionOptions options{.scale = 0.9, .window = 3, .softcap = 1.1};
+  Tensors inputs = random_qkv(13, 4, 2, 3).list();
+  inputs.push_back(at::tensor({-2.0, 0.3, 1.0, 4.0}, at::kDouble));
+  expect_gradients_match_differences(attention_op(table, options), inputs);
+}
+
+// Scores far above the cap: all keys weigh the same, and the sink, e^cap smaller.
+TEST(Attention, SoftCapSaturates) {
+  const auto table = SequenceTable::from_lengths({3});
+  const at::Tensor large = at::full({3, 1, 4}, 100.0F);
+  const at::Tensor v = at::tensor({1.0F, 2.0F, 3.0F}).view({3, 1, 1}).expand({3, 1, 4});
+  const AttentionOptions options{.scale = {}, .softcap = 2, .sinks = at::tensor({2.0F})};
+  const AttentionOutput out = attention(large, large, v.contiguous(), table, options);
+  EXPECT_TRUE(at::allclose(out.out.select(2, 0).view({3}), at::tensor({0.5F, 1.0F, 1.5F})));
+  const Tensors grads =
+      gradients(attention_op(table, options), {large, large, v}, {at::ones({3, 1, 4})});
+  EXPECT_TRUE(at::equal(grads[0], at::zeros_like(large)));
+}
+
+std::vector<std::pair<at::ScalarType, AttentionOptions>> every_pair(
+    const std::vector<at::ScalarType>& types, const std::vector<AttentionOptions>& options) {
+  std::vector<std::pair<at::ScalarType, AttentionOptions>> pairs;
+  for (const at::ScalarType type : types) {
+    for (const AttentionOptions& one : options) {
+      pairs.emplace_back(type, one);
+    }
+  }
+  return pairs;
+}
+
 TEST(Attention, PackedEqualsEachSequenceAlone) {
   at::manual_seed(5);
   const std::vector<int64_t> lengths{7, 70, 70, 1, 33};
   const auto table = SequenceTable::from_lengths(lengths, 190);
-  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+  const AttentionOptions bent{
+      .scale = {}, .softcap = 3, .sinks = at::tensor({1.0, -1.0, 0.5, 2.0}, at::kDouble)};
+  const auto types = {at::kDouble, at::kFloat, at::kBFloat16};
+  for (const auto& [type, options] : every_pair(types, {AttentionOptions{}, bent})) {
     const Qkv in = random_qkv(table.num_tokens, 4, 2, 32, type);
     const at::Tensor probe = at::randn(in.q.sizes()).to(type);
-    const AttentionOutput packed = attention(in.q, in.k, in.v, table);
-    const Tensors packed_grads = gradients(attention_op(table), in.list(), {probe});
+    const AttentionOutput packed = attention(in.q, in.k, in.v, table, options);
+    const Tensors packed_grads = gradients(attention_op(table, options), in.list(), {probe});
     for (int64_t s = 0; s < table.num_sequences(); ++s) {
       const int64_t start = table.starts[static_cast<size_t>(s)];
       const int64_t length = table.length(s);
       const auto alone = [&](const at::Tensor& tensor) { return tensor.narrow(0, start, length); };
       const auto one = SequenceTable::from_lengths({length});
-      const AttentionOutput out = attention(alone(in.q), alone(in.k), alone(in.v), one);
+      const AttentionOutput out = attention(alone(in.q), alone(in.k), alone(in.v), one, options);
       EXPECT_TRUE(same_bytes(out.out, alone(packed.out)));
       EXPECT_TRUE(same_bytes(out.log_sum_exp, alone(packed.log_sum_exp)));
-      const Tensors grads =
-          gradients(attention_op(one), {alone(in.q), alone(in.k), alone(in.v)}, {alone(probe)});
+      const Tensors grads = gradients(attention_op(one, options),
+                                      {alone(in.q), alone(in.k), alone(in.v)}, {alone(probe)});
       for (size_t i = 0; i < 3; ++i) {
         EXPECT_TRUE(same_bytes(grads[i], alone(packed_grads[i])));
       }
@@ -312,6 +424,12 @@ TEST(Attention, GivesTheSameBytesForAllThreadCounts) {
     const at::Tensor probe = at::randn(in.q.sizes()).to(type);
     expect_same_bytes_for_all_thread_counts([&] {
       Tensors out = gradients(attention_op(table), in.list(), {probe});
+      const at::Tensor sinks = at::tensor({1.0, -1.0, 0.5, 2.0}, at::kDouble).to(type);
+      const AttentionOptions bent{.scale = {}, .softcap = 3};
+      for (const at::Tensor& grad :
+           gradients(attention_op(table, bent), {in.q, in.k, in.v, sinks}, {probe})) {
+        out.push_back(grad);
+      }
       const AttentionOutput forward = attention(in.q, in.k, in.v, table);
       out.push_back(forward.out);
       out.push_back(forward.log_sum_exp);
@@ -346,25 +464,40 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   const AttentionOptions negative{.scale = {}, .window = -1};
   EXPECT_EQ(message_of([&] { attention(two_heads, two_heads, two_heads, table, negative); }),
             "attention: the window (-1) must be 0 or more");
+  const AttentionOptions bent{.scale = {}, .softcap = -2};
+  EXPECT_EQ(message_of([&] { attention(two_heads, two_heads, two_heads, table, bent); }),
+            "attention: the soft cap (-2) must be 0 or more");
+  const AttentionOptions sunk{.scale = {}, .sinks = at::zeros({3})};
+  EXPECT_EQ(message_of([&] { attention(two_heads, two_heads, two_heads, table, sunk); }),
+            "attention: sinks must have shape [2], got [3]");
 }
 
 TEST(AttentionWithCache, EqualsTheLastRowsOfTheWholeSequence) {
   at::manual_seed(9);
   struct Case {
     int64_t tokens, heads, kv_heads, head_dim, window;
+    double softcap = 0;
+    bool has_sinks = false;
   };
   for (const Case& one : std::vector<Case>{{70, 6, 2, 16, 0},
                                            {70, 6, 2, 16, 5},
+                                           {70, 6, 2, 16, 5, 1.5},
+                                           {1300, 4, 1, 64, 0, 0, true},
+                                           {1300, 4, 2, 20, 600, 1.5, true},
                                            {1300, 4, 1, 64, 0},
                                            {1300, 4, 4, 20, 0},
                                            {1300, 2, 1, 7, 600},
                                            {3000, 2, 1, 64, 0}}) {
     const auto table = SequenceTable::from_lengths({one.tokens});
-    const AttentionOptions options{.scale = {}, .window = one.window};
-    const double scale = 1 / std::sqrt(static_cast<double>(one.head_dim));
     for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const AttentionOptions options{
+          .scale = {},
+          .window = one.window,
+          .softcap = one.softcap,
+          .sinks =
+              one.has_sinks ? at::linspace(-3, 7, one.heads, at::kDouble).to(type) : at::Tensor()};
       const Qkv in = random_qkv(one.tokens, one.heads, one.kv_heads, one.head_dim, type);
-      const at::Tensor whole = reference_attention(in, table.starts, scale, one.window).out;
+      const at::Tensor whole = reference_attention(in, table.starts, options).out;
       // The cache is longer than what is written to it so far.
       const at::Tensor unwritten = at::full({9, one.kv_heads, one.head_dim}, NAN).to(type);
       const at::Tensor keys = at::cat({in.k, unwritten});

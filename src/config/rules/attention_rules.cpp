@@ -92,6 +92,15 @@ std::string latent_attention_is_plain(const Config& config) {
   if (attention.qkv_clip > 0) {
     return refused("attention.qkv_clip", attention.qkv_clip, "0");
   }
+  if (attention.scale > 0) {
+    return refused("attention.scale", attention.scale, "0");
+  }
+  if (attention.softcap > 0) {
+    return refused("attention.softcap", attention.softcap, "0");
+  }
+  if (attention.sinks || attention.output_gate) {
+    return refused(attention.sinks ? "attention.sinks" : "attention.output_gate", "true", "false");
+  }
   if (config.model.query_groups() != config.model.num_attention_heads) {
     return refused("model.num_query_groups", config.model.num_query_groups,
                    "0, or model.num_attention_heads: every head has keys and values of its own");
@@ -102,12 +111,6 @@ std::string latent_attention_is_plain(const Config& config) {
                        "1: mla.qk_rope_head_dim says how much is rotated");
 }
 
-std::string interleaved_rope_is_of_latent_attention(const Config& config) {
-  return unless(!config.rope.interleaved || config.mla.is_used(),
-                "rope.interleaved (true) is built for latent attention only: it must be false "
-                "where mla.kv_lora_rank is 0");
-}
-
 std::string rotary_dim_is_even(const Config& config) {
   const double share = config.rope.partial_factor;  // 0 for no rotary positions
   if (share == 1.0 || share == 0.0 || !head_dim_is_even(config).empty()) {
@@ -116,12 +119,19 @@ std::string rotary_dim_is_even(const Config& config) {
   const int64_t dim = config.rotary_dim();
   return unless(dim > 0 && dim % 2 == 0,
                 "rope.partial_factor ({}) of the head dim ({}) rotates {} features of a head: an "
-                "even number from 2 up is expected",
-                config.rope.partial_factor, config.model.head_size(), dim);
+                "even number from 2 up is expected, or a factor of 0 for no positions",
+                share, config.model.head_size(), dim);
+}
+
+std::string window_base_is_a_base(const Config& config) {
+  const double base = config.rope.window_base;
+  return unless(base == 0.0 || base >= 1.0,
+                "rope.window_base ({}) must be 1 or more, or 0 for none", base);
 }
 
 std::string dynamic_rope_can_stretch(const Config& config) {
-  if (config.rope.type != RopeType::kDynamic || !head_dim_is_even(config).empty()) {
+  if (config.rope.type != RopeType::kDynamic || config.rope.partial_factor == 0.0 ||
+      !head_dim_is_even(config).empty()) {
     return "";
   }
   if (config.model.max_position == 0) {
@@ -215,8 +225,8 @@ std::vector<std::string> attention_rules(const Config& config) {
       window_layers_are_layers(config),
       latent_heads_have_widths(config),
       latent_attention_is_plain(config),
-      interleaved_rope_is_of_latent_attention(config),
       rotary_dim_is_even(config),
+      window_base_is_a_base(config),
       dynamic_rope_can_stretch(config),
       scaled_rope_has_an_origin(config),
       llama3_frequencies_are_in_order(config),

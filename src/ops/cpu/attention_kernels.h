@@ -26,11 +26,13 @@ struct AttentionShape {
   int64_t head_dim = 0;
   double scale = 1;
   int64_t window = 0;  // keys that a query sees at most; 0 for no limit
+  double softcap = 0;  // scaled scores become c tanh(score / c) with c this; 0: as they are
 };
 
 template <class T>
 struct AttentionForwardArrays {
   HeadRows<const T> q, k, v;
+  const Accumulator<T>* sinks;  // [heads], one more score of each query; null for none
   HeadRows<T> out;
   Accumulator<T>* log_sum_exp;  // [tokens, heads]
 };
@@ -45,6 +47,7 @@ struct AttentionBackwardArrays {
 template <class T>
 struct AttentionDecodeArrays {
   HeadRows<const T> q, k, v;
+  const Accumulator<T>* sinks;  // as above
   HeadRows<T> out;
 };
 
@@ -57,7 +60,8 @@ template <class T>
 void attention_forward(const AttentionForwardArrays<T>& arrays, const AttentionShape& shape,
                        const std::vector<AttentionSpan>& spans);
 
-// The gradients of q, k and v. Probabilities are computed again from log_sum_exp.
+// The gradients of q, k and v. Probabilities are computed again from log_sum_exp, which has the
+// sinks in it.
 template <class T>
 void attention_backward(const AttentionBackwardArrays<T>& arrays, const AttentionShape& shape,
                         const std::vector<AttentionSpan>& spans);
