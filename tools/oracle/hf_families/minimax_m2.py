@@ -4,7 +4,8 @@ from . import draws
 
 CLASS = "MiniMaxM2"
 GOLDEN = dict(dtype=torch.float32,
-              config=dict(head_dim=8, num_local_experts=4, num_experts_per_tok=2, rotary_dim=4))
+              config=dict(head_dim=8, num_local_experts=4, num_experts_per_tok=2, rotary_dim=4, bos_token_id=0,
+                          eos_token_id=1))
 
 
 def draw(rng):
