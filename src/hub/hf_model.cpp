@@ -55,13 +55,15 @@ bool are_scales(const HfModel& model, const std::string& name, const WeightFiles
 }
 
 void check_dtype(const HfTensor& tensor, const std::filesystem::path& folder) {
+  const std::string where =
+      fmt::format("{}: tensor \"{}\"", (folder / tensor.file).string(), tensor.name);
+  check<FileError>(tensor.dtype != at::kFloat8_e4m3fn,
+                   "{} is F8_E4M3, and {} has no quantization_config that says how to decode it",
+                   where, kConfigFile);
   const bool is_known = tensor.dtype == at::kDouble || tensor.dtype == at::kFloat ||
                         tensor.dtype == at::kHalf || tensor.dtype == at::kBFloat16;
-  check<FileError>(
-      is_known,
-      "{}: tensor \"{}\" is {}: only F64, F32, F16 and BF16 are supported, and F8_E4M3 "
-      "where quantization_config of config.json says how",
-      (folder / tensor.file).string(), tensor.name, safetensors_dtype(tensor.dtype));
+  check<FileError>(is_known, "{} is {}: only F64, F32, F16 and BF16 are supported", where,
+                   safetensors_dtype(tensor.dtype));
 }
 
 std::string logical_names(const MappedTensor& mapped) {

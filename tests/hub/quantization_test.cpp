@@ -104,10 +104,9 @@ TEST(Quantization, ComesBackByteForByte) {
   const std::filesystem::path source = golden_directory("deepseek_v3_fp8");
   import_model(open_hf_model(source), folder / "checkpoint", kSilent);
   export_model(folder / "checkpoint", folder / "out", {}, kSilent);
-  EXPECT_EQ(file_bytes(folder / "out/model.safetensors").size(),
-            file_bytes(source / "model.safetensors").size());
   const WeightFiles before = open_weight_files(source);
   const WeightFiles after = open_weight_files(folder / "out");
+  ASSERT_EQ(after.tensors.size(), before.tensors.size());
   for (const auto& [name, place] : before.tensors) {
     const at::Tensor expected = before.files[0]->tensor(name).view(at::kByte);
     EXPECT_TRUE(at::equal(after.files[0]->tensor(name).view(at::kByte), expected)) << name;
@@ -183,12 +182,13 @@ TEST(Quantization, RefusesScalesOfNoPayload) {
               });
             }).find("holds tensor \"model.norm.weight_scale_inv\""),
             std::string::npos);
-  EXPECT_EQ(refusal([](DirectoryCopy& copy) {
-              copy.change_config([](Json& fields) { fields.erase("quantization_config"); });
-            })
-                    .find("only F64, F32, F16 and BF16 are supported, and F8_E4M3 where "
-                          "quantization_config of config.json says how") != std::string::npos,
-            true);
+  EXPECT_NE(
+      refusal([](DirectoryCopy& copy) {
+        copy.change_config([](Json& fields) { fields.erase("quantization_config"); });
+      })
+          .find("is F8_E4M3, and config.json has no quantization_config that says how to decode "
+                "it"),
+      std::string::npos);
 }
 
 TEST(Quantization, RefusesOtherMethods) {
