@@ -63,6 +63,8 @@ bool is_finite(const at::Tensor& values) {
       return has_no_full_exponent<uint16_t>(values, 0x7c00U);
     case at::kBFloat16:
       return has_no_full_exponent<uint16_t>(values, 0x7f80U);
+    case at::kFloat8_e4m3fn:  // it has no infinity, and NaN is all bits set but the sign
+      return has_no_full_exponent<uint8_t>(values, 0x7fU);
     default:
       return true;
   }

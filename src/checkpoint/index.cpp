@@ -1,5 +1,6 @@
 #include "checkpoint/index.h"
 
+#include <algorithm>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -22,13 +23,44 @@ constexpr int64_t kVersion = 1;
 // names.
 constexpr std::string_view kBoxRange = "box";
 
+Json to_json(const BlockScales& scales) {
+  return {{"file", scales.file},
+          {"key", scales.key},
+          {"matrix", {scales.rows, scales.columns}},
+          {"block", {scales.block_rows, scales.block_columns}},
+          {"first", scales.first}};
+}
+
+BlockScales scales_from(const Json& json, const std::string& where) {
+  BlockScales scales{.file = json_field<std::string>(json, "file", where),
+                     .key = json_field<std::string>(json, "key", where)};
+  const auto matrix = json_field<std::vector<int64_t>>(json, "matrix", where);
+  const auto block = json_field<std::vector<int64_t>>(json, "block", where);
+  const bool are_pairs = matrix.size() == 2 && block.size() == 2;
+  check<DamagedCheckpoint>(
+      are_pairs && std::min(block[0], block[1]) > 0 && std::min(matrix[0], matrix[1]) > 0,
+      "{}: blocks [{}] of matrices [{}] cannot be", where, fmt::join(block, ", "),
+      fmt::join(matrix, ", "));
+  scales.rows = matrix[0];
+  scales.columns = matrix[1];
+  scales.block_rows = block[0];
+  scales.block_columns = block[1];
+  scales.first = json_field<int64_t>(json, "first", where);
+  return scales;
+}
+
 Json to_json(const IndexEntry& entry) {
-  return {{"tensor", entry.tensor},
-          {"key", entry.key},
-          {"dtype", safetensors_dtype(entry.dtype)},
-          {"global_shape", entry.global_shape},
-          {"range", {{"kind", kBoxRange}, {"start", entry.box.start}, {"shape", entry.box.shape}}},
-          {"crc32c", entry.checksums}};
+  Json json = {
+      {"tensor", entry.tensor},
+      {"key", entry.key},
+      {"dtype", safetensors_dtype(entry.dtype)},
+      {"global_shape", entry.global_shape},
+      {"range", {{"kind", kBoxRange}, {"start", entry.box.start}, {"shape", entry.box.shape}}},
+      {"crc32c", entry.checksums}};
+  if (entry.scales) {
+    json["scales"] = to_json(*entry.scales);
+  }
+  return json;
 }
 
 // The bytes of a tensor, or an error where that is no number of bytes.
@@ -77,20 +109,25 @@ IndexEntry entry_from(const Json& json, int64_t block_bytes, const std::string& 
                            "{}: its range has another number of dims than its shape", where);
   const int64_t bytes = checked_bytes(entry.dtype, entry.box.shape, where);
   const int64_t num_blocks = bytes / block_bytes + (bytes % block_bytes == 0 ? 0 : 1);
+  if (json.contains("scales")) {
+    check<DamagedCheckpoint>(can_have_scales(entry.dtype), "{} is {} and cannot have scales", where,
+                             safetensors_dtype(entry.dtype));
+    entry.scales = scales_from(json["scales"], where);
+  }
   entry.checksums =
       checksums_from(json_field<std::vector<int64_t>>(json, "crc32c", where), num_blocks, where);
   return entry;
 }
 
 StoredTensor& add_tensor(CheckpointIndex& index, const IndexEntry& entry, const std::string& file) {
-  const auto [found, is_new] =
-      index.tensors.try_emplace(entry.tensor, StoredTensor{entry.dtype, entry.global_shape, {}});
+  const auto [found, is_new] = index.tensors.try_emplace(
+      entry.tensor, StoredTensor{entry.value_dtype(), entry.global_shape, {}});
   StoredTensor& tensor = found->second;
-  check<DamagedCheckpoint>(tensor.dtype == entry.dtype && tensor.global_shape == entry.global_shape,
-                           "{}: tensor \"{}\" is {} [{}], in other files {} [{}]", file,
-                           entry.tensor, safetensors_dtype(entry.dtype),
-                           fmt::join(entry.global_shape, ", "), safetensors_dtype(tensor.dtype),
-                           fmt::join(tensor.global_shape, ", "));
+  check<DamagedCheckpoint>(
+      tensor.dtype == entry.value_dtype() && tensor.global_shape == entry.global_shape,
+      "{}: tensor \"{}\" is {} [{}], in other files {} [{}]", file, entry.tensor,
+      safetensors_dtype(entry.value_dtype()), fmt::join(entry.global_shape, ", "),
+      safetensors_dtype(tensor.dtype), fmt::join(tensor.global_shape, ", "));
   return tensor;
 }
 

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "checkpoint/block_scales.h"
 #include "checkpoint/box.h"
 
 namespace switchyard {
@@ -25,8 +27,11 @@ struct IndexEntry {
   std::vector<int64_t> file_shape = {};
   // Which element of the file's tensor is its first: others write several boxes as one tensor.
   int64_t first_in_file = 0;
+  // Where the values are the file's elements times scales; `dtype` is of the elements.
+  std::optional<BlockScales> scales = {};
 
   int64_t num_bytes() const;
+  at::ScalarType value_dtype() const { return scales ? at::kFloat : dtype; }
   const std::vector<int64_t>& shape_in_file() const {
     return file_shape.empty() ? box.shape : file_shape;
   }
@@ -55,7 +60,7 @@ struct StoredBox {
 };
 
 struct StoredTensor {
-  at::ScalarType dtype;
+  at::ScalarType dtype;  // of the values
   std::vector<int64_t> global_shape;
   std::vector<StoredBox> boxes;
 };

@@ -100,14 +100,16 @@ Target target_of(const TensorPart& part) {
                       : at::empty(part.values.sizes(), part.values.options().device(at::kCPU))};
 }
 
-void read_overlap(BlockReader& reader, const IndexEntry& entry, const Box& overlap,
-                  const Target& target) {
+// `scales` is empty where the entry has none.
+void read_overlap(BlockReader& reader, const IndexEntry& entry, const std::vector<float>& scales,
+                  const Box& overlap, const Target& target) {
   const auto from_size = static_cast<int64_t>(c10::elementSize(entry.dtype));
   const auto to_size = static_cast<int64_t>(target.values.element_size());
   const at::ScalarType to_dtype = target.values.scalar_type();
   auto* into = static_cast<std::byte*>(target.values.mutable_data_ptr());
   constexpr int64_t kConvertedAtOnce = 1 << 16;
   std::vector<std::byte> unconverted;
+  std::vector<float> decoded;
   for_each_run(overlap, entry.box, target.box,
                [&](int64_t in_stored, int64_t in_target, int64_t count) {
                  if (entry.dtype == to_dtype) {
@@ -118,8 +120,15 @@ void read_overlap(BlockReader& reader, const IndexEntry& entry, const Box& overl
                    const int64_t now = std::min(kConvertedAtOnce, count - done);
                    unconverted.resize(static_cast<size_t>(now * from_size));
                    reader.copy((in_stored + done) * from_size, unconverted.data(), now * from_size);
-                   convert_values(entry.dtype, unconverted.data(), to_dtype,
-                                  into + (in_target + done) * to_size, now);
+                   std::byte* const converted = into + (in_target + done) * to_size;
+                   if (!entry.scales) {
+                     convert_values(entry.dtype, unconverted.data(), to_dtype, converted, now);
+                     continue;
+                   }
+                   decoded.resize(static_cast<size_t>(now));
+                   decode_blocks(*entry.scales, scales, entry.scales->first + in_stored + done, now,
+                                 unconverted.data(), decoded.data());
+                   convert_values(at::kFloat, decoded.data(), to_dtype, converted, now);
                  }
                });
 }
@@ -152,14 +161,49 @@ const SafetensorsFile& PartReader::file(size_t i) {
   return *files_[i];
 }
 
+// Verified like any other entry, where the index has it as one.
+std::vector<float> PartReader::scales_of(const IndexEntry& entry) {
+  const BlockScales& blocks = *entry.scales;
+  const auto found = std::find_if(index_.files.begin(), index_.files.end(),
+                                  [&](const FileIndex& one) { return one.file == blocks.file; });
+  check<DamagedCheckpoint>(found != index_.files.end(),
+                           "\"{}\": its scales are in {}, which is not there", entry.key,
+                           blocks.file);
+  const SafetensorsFile& in = file(static_cast<size_t>(found - index_.files.begin()));
+  const SafetensorsEntry* stored = in.find(blocks.key);
+  check<DamagedCheckpoint>(stored != nullptr, "{}: does not hold the scales \"{}\" of \"{}\"",
+                           in.path().string(), blocks.key, entry.key);
+  IndexEntry scales{blocks.key, blocks.key, stored->dtype, stored->shape, {}, {}, {}, 0, {}};
+  for (const IndexEntry& one : found->entries) {
+    if (one.key == blocks.key) {
+      scales.checksums = one.checksums;
+    }
+  }
+  std::vector<std::byte> bytes(static_cast<size_t>(stored->num_bytes()));
+  BlockReader(in, *found, scales).copy(0, bytes.data(), stored->num_bytes());
+  const auto num_scales =
+      stored->num_bytes() / static_cast<int64_t>(c10::elementSize(stored->dtype));
+  const int64_t per_matrix = blocks.num_block_rows() * blocks.num_block_columns();
+  check<DamagedCheckpoint>(blocks.first >= 0 && num_scales % per_matrix == 0 &&
+                               blocks.first + entry.box.numel() <=
+                                   num_scales / per_matrix * blocks.rows * blocks.columns,
+                           "{}: the {} scales \"{}\" are not those of the blocks of \"{}\"",
+                           in.path().string(), num_scales, blocks.key, entry.key);
+  std::vector<float> values(static_cast<size_t>(num_scales));
+  convert_values(stored->dtype, bytes.data(), at::kFloat, values.data(), num_scales);
+  return values;
+}
+
 void PartReader::read(const TensorPart& part) {
   const Target target = target_of(part);
   read_as_checkpoint([&] {
     for (const StoredBox& stored : index_.tensors.at(part.name).boxes) {
       const IndexEntry& entry = index_.entry(stored);
       if (const auto overlap = intersect(entry.box, target.box)) {
+        const bool is_decoded = entry.scales && target.values.scalar_type() != entry.dtype;
+        const std::vector<float> scales = is_decoded ? scales_of(entry) : std::vector<float>();
         BlockReader reader(file(stored.file), index_.files[stored.file], entry);
-        read_overlap(reader, entry, *overlap, target);
+        read_overlap(reader, entry, scales, *overlap, target);
       }
     }
   });

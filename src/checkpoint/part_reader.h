@@ -20,11 +20,14 @@ class PartReader {
   ~PartReader();
 
   // Fills the values of `part`, which the index must have in the same shape. Bytes are copied;
-  // where dtypes differ, values are converted as convert_values() does. Throws DamagedCheckpoint.
+  // where dtypes differ, values are converted as convert_values() does, and a payload that has
+  // scales is decoded; asked for in the payload's own dtype it comes as it is. Throws
+  // DamagedCheckpoint.
   void read(const TensorPart& part);
 
  private:
   const SafetensorsFile& file(size_t i);
+  std::vector<float> scales_of(const IndexEntry& entry);
 
   std::filesystem::path folder_;
   const CheckpointIndex& index_;

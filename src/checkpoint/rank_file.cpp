@@ -72,8 +72,12 @@ std::vector<StreamedPart> shares_to_save(const std::vector<TensorPart>& parts) {
   for (const TensorPart& part : parts) {
     box_of(part);  // also of those that others save
     if (const auto share = share_to_save(part)) {
-      shares.push_back({share->name, share->global_shape, box_of(*share),
-                        share->values.scalar_type(), [values = share->values] { return values; }});
+      shares.push_back({share->name,
+                        share->global_shape,
+                        box_of(*share),
+                        share->values.scalar_type(),
+                        [values = share->values] { return values; },
+                        {}});
     }
   }
   return shares;
@@ -88,7 +92,11 @@ std::string write_rank_file(const std::filesystem::path& folder, int64_t rank,
   for (const StreamedPart& part : parts) {
     const std::string key = key_of(part);
     declarations.push_back({key, part.dtype, part.box.shape});
-    index.entries.push_back({part.name, key, part.dtype, part.global_shape, part.box, {}, {}});
+    index.entries.push_back(
+        {part.name, key, part.dtype, part.global_shape, part.box, {}, {}, 0, part.scales});
+    if (part.scales) {
+      index.entries.back().scales->file = index.file;
+    }
   }
   SafetensorsWriter writer(folder / index.file, std::move(declarations), {{"format", "pt"}});
   for (size_t i = 0; i < parts.size(); ++i) {

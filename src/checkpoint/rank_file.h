@@ -26,7 +26,8 @@ struct StreamedPart {
   std::vector<int64_t> global_shape;
   Box box;
   at::ScalarType dtype;
-  std::function<at::Tensor()> values;  // of the box's shape
+  std::function<at::Tensor()> values;      // of the box's shape
+  std::optional<BlockScales> scales = {};  // of a payload; `key` is the name of another part
 };
 // This rank's shares of `parts`, in memory that they share. Throws ShapeError for a part that
 // cannot be.

@@ -60,14 +60,6 @@ void write_shared_experts(const Config& config, Json& fields) {
       moe.ffn_hidden_size > 0 ? moe.shared_expert_ffn_hidden_size / moe.ffn_hidden_size : 0;
 }
 
-std::vector<TensorRule> shared_experts_tensors() {
-  const std::string theirs = "model.layers.{layer}.mlp.shared_experts.";
-  const std::string ours = "layers.{layer}.moe.shared_expert.";
-  return {{theirs + "gate_proj.weight", ours + "gate_up", {0}},
-          {theirs + "up_proj.weight", ours + "gate_up", {1}},
-          {theirs + "down_proj.weight", ours + "down"}};
-}
-
 FieldGroup sequence_balance_loss() {
   return {[](HfConfig& fields, SettingValues& settings) {
             const std::string coefficient = print_value(fields.get("aux_loss_alpha", 0.0));

@@ -24,8 +24,6 @@ FieldGroup shared_experts() {
           },
           write_shared_experts};
 }
-// mlp.shared_experts.gate_proj, up_proj and down_proj.
-std::vector<TensorRule> shared_experts_tensors();
 
 // aux_loss_alpha and seq_aux, which transformers does not look at: the balance loss of DeepSeek's
 // own code, over each sequence or over a micro-batch, 1 per layer when balanced as ours is. Off

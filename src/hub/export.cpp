@@ -87,6 +87,21 @@ class TensorSource {
     return found == index_.tensors.end() ? std::nullopt : std::optional(found->second.dtype);
   }
 
+  // Whether the checkpoint still has the payload and the scales of a weight in FP8.
+  bool has_payload(const HfTensor& tensor) const {
+    const std::vector<MappedPart> parts = parts_of(tensor);
+    return std::all_of(parts.begin(), parts.end(), [&](const MappedPart& part) {
+      const auto found = index_.tensors.find(part.logical);
+      return found != index_.tensors.end() &&
+             std::all_of(found->second.boxes.begin(), found->second.boxes.end(),
+                         [&](const StoredBox& stored) {
+                           const IndexEntry& entry = index_.entry(stored);
+                           return !intersect(entry.box, part.box) ||
+                                  (entry.scales.has_value() && entry.box == part.box);
+                         });
+    });
+  }
+
   // Throws ConfigError for a finite value that is too large for the dtype.
   at::Tensor read_rounded(const HfTensor& tensor) {
     at::Tensor values = read(tensor);
@@ -115,7 +130,7 @@ class TensorSource {
   }
 
   std::vector<MappedPart> parts_of(const HfTensor& tensor) const {
-    if (tensor.dropped == DroppedTensor::Reason::kRotaryFrequencies) {
+    if (tensor.dropped && tensor.dropped != DroppedTensor::Reason::kTiedHead) {
       return {{kOriginPrefix + tensor.name, tensor.shape,
                Box{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape}}};
     }
@@ -127,6 +142,31 @@ class TensorSource {
   std::map<std::string, MappedTensor> mapped_;
   std::string embedding_;
 };
+
+bool is_payload(const HfTensor& tensor) {
+  return tensor.dtype == at::kFloat8_e4m3fn && !tensor.dropped;
+}
+
+// FP8 weights leave as they came, or all of them as bf16 once training has written others.
+void decode_what_was_trained(Origin& origin, const TensorSource& source) {
+  const bool is_kept = std::all_of(
+      origin.tensors.begin(), origin.tensors.end(),
+      [&](const HfTensor& tensor) { return !is_payload(tensor) || source.has_payload(tensor); });
+  for (HfTensor& tensor : origin.tensors) {
+    if (!is_kept && is_payload(tensor)) {
+      tensor.dtype = at::kBFloat16;
+    }
+  }
+}
+
+// Scales without payloads would be no part of the model.
+void leave_scales_out(Origin& origin) {
+  if (std::none_of(origin.tensors.begin(), origin.tensors.end(), is_payload)) {
+    std::erase_if(origin.tensors, [](const HfTensor& tensor) {
+      return tensor.dropped == DroppedTensor::Reason::kScales;
+    });
+  }
+}
 
 // Tensors of one file end to end, files in the order of their first tensor.
 std::vector<std::pair<std::string, std::vector<HfTensor>>> by_file(
@@ -202,6 +242,9 @@ Json config_fields(const Origin& origin, const CheckpointRecord& record, const C
                      "the model is no longer the one that was imported: {}; give --family to write "
                      "a new config.json",
                      fmt::join(changed, ", "));
+  if (std::none_of(origin.tensors.begin(), origin.tensors.end(), is_payload)) {
+    fields.erase("quantization_config");
+  }
   if (options.dtype) {
     fields.erase("torch_dtype");
     fields["dtype"] = torch_name(*options.dtype);
@@ -262,6 +305,8 @@ ExportReport export_model(const std::filesystem::path& checkpoint,
   }
 
   TensorSource source(path, opened, *origin.family, config);
+  decode_what_was_trained(origin, source);
+  leave_scales_out(origin);
   // What was dropped on the way here, and that training did not carry along.
   std::erase_if(origin.tensors,
                 [&](const HfTensor& tensor) { return !source.stored_dtype(tensor).has_value(); });
@@ -285,7 +330,8 @@ ExportReport export_model(const std::filesystem::path& checkpoint,
     for (const HfTensor& tensor : tensors) {
       report(progress);
       result.is_rounded =
-          result.is_rounded || !holds_every_value_of(tensor.dtype, *source.stored_dtype(tensor));
+          result.is_rounded || (!is_payload(tensor) &&
+                                !holds_every_value_of(tensor.dtype, *source.stored_dtype(tensor)));
       writer.write(source.read_rounded(tensor));
       ++progress.tensors_done;
       progress.bytes_done += bytes_of(tensor);

@@ -23,11 +23,47 @@ std::string and_others(size_t num_names) {
   return num_names > 1 ? fmt::format(" (and {} more)", num_names - 1) : "";
 }
 
+// The blocks of a weight in FP8, which must have scales.
+std::optional<BlockScales> scales_of(const HfModel& model, const HfTensor& tensor,
+                                     const WeightFiles& weights) {
+  if (tensor.dtype != at::kFloat8_e4m3fn || !model.quantization) {
+    return std::nullopt;
+  }
+  const std::string name = scales_name(tensor.name);
+  const std::string where =
+      fmt::format("{}: tensor \"{}\"", (model.path / tensor.file).string(), tensor.name);
+  const auto found = weights.tensors.find(name);
+  check<FileError>(found != weights.tensors.end(), "{} is F8_E4M3, and there is no \"{}\"", where,
+                   name);
+  const SafetensorsEntry& entry = *found->second.entry;
+  check<FileError>(entry.dtype == at::kFloat || entry.dtype == at::kBFloat16,
+                   "{}: its scales are {}: only F32 and BF16 are supported", where,
+                   safetensors_dtype(entry.dtype));
+  BlockScales blocks = blocks_of(*model.quantization, tensor.shape, entry.shape, where);
+  blocks.file = weights.files[found->second.file]->path().filename().string();
+  blocks.key = name;
+  return blocks;
+}
+
+// Whether these are the scales of a weight in FP8 of the model.
+bool are_scales(const HfModel& model, const std::string& name, const WeightFiles& weights,
+                const std::map<std::string, MappedTensor>& mapped) {
+  const std::string weight = weight_of_scales(name);
+  const auto found = weights.tensors.find(weight);
+  return model.quantization && mapped.contains(weight) && found != weights.tensors.end() &&
+         found->second.entry->dtype == at::kFloat8_e4m3fn;
+}
+
 void check_dtype(const HfTensor& tensor, const std::filesystem::path& folder) {
+  const std::string where =
+      fmt::format("{}: tensor \"{}\"", (folder / tensor.file).string(), tensor.name);
+  check<FileError>(tensor.dtype != at::kFloat8_e4m3fn,
+                   "{} is F8_E4M3, and {} has no quantization_config that says how to decode it",
+                   where, kConfigFile);
   const bool is_known = tensor.dtype == at::kDouble || tensor.dtype == at::kFloat ||
                         tensor.dtype == at::kHalf || tensor.dtype == at::kBFloat16;
-  check<FileError>(is_known, "{}: tensor \"{}\" is {}: only F64, F32, F16 and BF16 are supported",
-                   (folder / tensor.file).string(), tensor.name, safetensors_dtype(tensor.dtype));
+  check<FileError>(is_known, "{} is {}: only F64, F32, F16 and BF16 are supported", where,
+                   safetensors_dtype(tensor.dtype));
 }
 
 std::string logical_names(const MappedTensor& mapped) {
@@ -68,6 +104,9 @@ void check_dropped(const HfModel& model, const HfTensor& tensor, const WeightFil
   };
   const std::string where = (model.path / tensor.file).string();
   const at::Tensor values = values_of(tensor.name);
+  if (*tensor.dropped == DroppedTensor::Reason::kScales) {
+    return;  // they were compared with their weight
+  }
   if (*tensor.dropped == DroppedTensor::Reason::kTiedHead) {
     for (const TensorRule& rule : model.family->tensors) {
       if (rule.logical == "embedding.weight") {
@@ -106,7 +145,10 @@ void take_tensors(HfModel& model, const WeightFiles& weights,
       HfTensor tensor{entry.name, entry.dtype, entry.shape, index.file, std::nullopt};
       const auto found = mapped.find(entry.name);
       if (found != mapped.end()) {
-        check_dtype(tensor, model.path);
+        const auto scales = scales_of(model, tensor, weights);
+        if (!scales) {
+          check_dtype(tensor, model.path);
+        }
         check_shape_of(tensor, found->second, model.path);
         for (const MappedPart& part : found->second.parts) {
           index.entries.push_back({part.logical,
@@ -116,8 +158,14 @@ void take_tensors(HfModel& model, const WeightFiles& weights,
                                    part.box,
                                    {},
                                    entry.shape,
-                                   part.first});
+                                   part.first,
+                                   scales});
+          if (scales) {
+            index.entries.back().scales->first = part.first;
+          }
         }
+      } else if (are_scales(model, entry.name, weights, mapped)) {
+        tensor.dropped = DroppedTensor::Reason::kScales;
       } else if ((tensor.dropped = reason_to_drop(*model.family, model.config, entry.name))) {
         check_dropped(model, tensor, weights);
       } else {
@@ -175,6 +223,7 @@ HfModel open_hf_model(const std::filesystem::path& path) {
   HfConfig fields = HfConfig::from_file(path / kConfigFile);
   model.family = &find_family(fields);
   model.settings = read_hf_settings(*model.family, fields);
+  model.quantization = read_quantization(fields);
   model.fields = fields.fields();
   model.config = with_settings(Config{}, model.settings, fields.source());
   try {

@@ -10,6 +10,7 @@
 #include "checkpoint/index.h"
 #include "config/config.h"
 #include "hub/family.h"
+#include "hub/quantization.h"
 #include "hub/tensor_map.h"
 
 namespace switchyard {
@@ -27,9 +28,10 @@ struct HfTensor {
 struct HfModel {
   std::filesystem::path path;
   const ModelFamily* family = nullptr;
-  nlohmann::json fields;          // config.json as it stands there
-  SettingValues settings;         // what it means
-  Config config;                  // the same, with the defaults of all other settings
+  nlohmann::json fields;   // config.json as it stands there
+  SettingValues settings;  // what it means
+  Config config;           // the same, with the defaults of all other settings
+  std::optional<Quantization> quantization;
   std::vector<HfTensor> tensors;  // in the order of the files
   // The files as a checkpoint of logical tensors, without checksums: parts of any layout are read
   // from it by PartReader, each rank its own byte ranges.

@@ -15,6 +15,7 @@
 #include "config/mixer_sizes.h"
 #include "config/settings.h"
 #include "hub/layer_lists.h"
+#include "hub/quantization.h"
 
 namespace switchyard {
 namespace {
@@ -171,6 +172,7 @@ SettingValues read_hf_settings(const ModelFamily& family, HfConfig& fields) {
   for (const FieldGroup& group : family.groups) {
     group.read(fields, settings);
   }
+  read_quantization(fields);
   fields.check_unread_types();
   const std::vector<std::string> unread = fields.unread();
   check<ConfigError>(unread.empty(),

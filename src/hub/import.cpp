@@ -90,7 +90,11 @@ void import_model(const HfModel& model, const std::filesystem::path& checkpoint,
         progress->bytes_done += static_cast<int64_t>(part.nbytes());
         return part;
       };
-      parts.push_back({entry.tensor, entry.global_shape, entry.box, entry.dtype, values});
+      parts.push_back(
+          {entry.tensor, entry.global_shape, entry.box, entry.dtype, values, entry.scales});
+      if (entry.scales) {
+        parts.back().scales->key = kOriginPrefix + entry.scales->key;  // of another part
+      }
       progress->num_bytes +=
           entry.box.numel() * static_cast<int64_t>(c10::elementSize(entry.dtype));
     }

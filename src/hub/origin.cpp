@@ -17,6 +17,27 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kRotary = "rotary frequencies";
 constexpr std::string_view kTied = "tied head";
+constexpr std::string_view kScales = "scales of blocks";
+
+std::string_view word_for(DroppedTensor::Reason reason) {
+  switch (reason) {
+    case DroppedTensor::Reason::kRotaryFrequencies:
+      return kRotary;
+    case DroppedTensor::Reason::kTiedHead:
+      return kTied;
+    case DroppedTensor::Reason::kScales:
+      break;
+  }
+  return kScales;
+}
+
+DroppedTensor::Reason reason_called(const std::string& word) {
+  if (word == kScales) {
+    return DroppedTensor::Reason::kScales;
+  }
+  return word == kTied ? DroppedTensor::Reason::kTiedHead
+                       : DroppedTensor::Reason::kRotaryFrequencies;
+}
 
 Json to_json(const HfTensor& tensor) {
   Json json = {{"name", tensor.name},
@@ -24,7 +45,7 @@ Json to_json(const HfTensor& tensor) {
                {"shape", tensor.shape},
                {"file", tensor.file}};
   if (tensor.dropped) {
-    json["dropped"] = *tensor.dropped == DroppedTensor::Reason::kTiedHead ? kTied : kRotary;
+    json["dropped"] = word_for(*tensor.dropped);
   }
   return json;
 }
@@ -36,9 +57,7 @@ HfTensor tensor_from(const Json& json, const std::string& source) {
   tensor.shape = json_field<std::vector<int64_t>>(json, "shape", source);
   tensor.file = json_field<std::string>(json, "file", source);
   if (json.contains("dropped")) {
-    tensor.dropped = json_field<std::string>(json, "dropped", source) == kTied
-                         ? DroppedTensor::Reason::kTiedHead
-                         : DroppedTensor::Reason::kRotaryFrequencies;
+    tensor.dropped = reason_called(json_field<std::string>(json, "dropped", source));
   }
   return tensor;
 }

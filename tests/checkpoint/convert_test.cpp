@@ -60,6 +60,12 @@ TEST(IsFinite, SeesOneValueThatIsNot) {
     }
   }
   EXPECT_TRUE(is_finite(at::full({3}, 0x7fc00000, at::kInt)));
+  for (const int64_t bad : {0x7f, 0xff}) {
+    at::Tensor bytes = at::arange(0x70, 0x7f, at::kByte);
+    EXPECT_TRUE(is_finite(bytes.view(at::kFloat8_e4m3fn)));
+    bytes[3] = bad;
+    EXPECT_FALSE(is_finite(bytes.view(at::kFloat8_e4m3fn))) << bad;
+  }
 }
 
 }  // namespace

@@ -91,6 +91,118 @@ TEST(HfSettings, UnderstandPublishedConfigurations) {
   EXPECT_EQ(llama.moe.num_experts, 0);
 }
 
+// As their files have it, but for what is the same in all of them.
+Json published_latents(const Json& more) {
+  Json fields = {{"architectures", {"DeepseekV3ForCausalLM"}},
+                 {"attention_bias", false},
+                 {"auto_map", {{"AutoConfig", "configuration_deepseek.DeepseekV3Config"}}},
+                 {"aux_loss_alpha", 0.001},
+                 {"ep_size", 1},
+                 {"hidden_act", "silu"},
+                 {"kv_lora_rank", 512},
+                 {"moe_layer_freq", 1},
+                 {"norm_topk_prob", true},
+                 {"pretraining_tp", 1},
+                 {"qk_nope_head_dim", 128},
+                 {"qk_rope_head_dim", 64},
+                 {"scoring_func", "sigmoid"},
+                 {"seq_aux", true},
+                 {"topk_method", "noaux_tc"},
+                 {"v_head_dim", 128}};
+  fields.update(more);
+  return fields;
+}
+
+TEST(HfSettings, UnderstandModelsOfDeepseeksClasses) {
+  const Config kimi = config_from(published_latents({{"model_type", "kimi_k2"},
+                                                     {"first_k_dense_replace", 1},
+                                                     {"hidden_size", 7168},
+                                                     {"intermediate_size", 18432},
+                                                     {"max_position_embeddings", 131072},
+                                                     {"moe_intermediate_size", 2048},
+                                                     {"n_group", 1},
+                                                     {"n_routed_experts", 384},
+                                                     {"n_shared_experts", 1},
+                                                     {"num_attention_heads", 64},
+                                                     {"num_experts_per_tok", 8},
+                                                     {"num_hidden_layers", 61},
+                                                     {"num_key_value_heads", 64},
+                                                     {"num_nextn_predict_layers", 0},
+                                                     {"q_lora_rank", 1536},
+                                                     {"quantization_config",
+                                                      {{"activation_scheme", "dynamic"},
+                                                       {"fmt", "e4m3"},
+                                                       {"quant_method", "fp8"},
+                                                       {"weight_block_size", {128, 128}}}},
+                                                     {"rope_scaling",
+                                                      {{"beta_fast", 1.0},
+                                                       {"beta_slow", 1.0},
+                                                       {"factor", 32.0},
+                                                       {"mscale", 1.0},
+                                                       {"mscale_all_dim", 1.0},
+                                                       {"original_max_position_embeddings", 4096},
+                                                       {"type", "yarn"}}},
+                                                     {"rope_theta", 50000.0},
+                                                     {"routed_scaling_factor", 2.827},
+                                                     {"topk_group", 1},
+                                                     {"vocab_size", 163840}}));
+  EXPECT_EQ(kimi.moe.num_experts, 384);
+  EXPECT_EQ(kimi.moe.first_dense_layers, 1);
+  EXPECT_EQ(kimi.moe.shared_expert_ffn_hidden_size, 2048);
+  EXPECT_TRUE(kimi.moe.expert_bias);
+  EXPECT_FALSE(kimi.moe.has_groups());
+  EXPECT_EQ(kimi.moe.scaling_factor, 2.827);
+  EXPECT_EQ(kimi.moe.aux_loss_coeff, 0.001);
+  EXPECT_TRUE(kimi.rope.interleaved);
+  EXPECT_EQ(kimi.rope.factor, 32);
+  EXPECT_EQ(kimi.mla.q_lora_rank, 1536);
+  EXPECT_EQ(kimi.mla.norm_epsilon, 1e-6);
+
+  const Config lite = config_from({{"model_type", "deepseek_v2"},
+                                   {"aux_loss_alpha", 0.001},
+                                   {"first_k_dense_replace", 1},
+                                   {"hidden_size", 2048},
+                                   {"moe_intermediate_size", 1408},
+                                   {"n_group", 1},
+                                   {"n_shared_experts", 2},
+                                   {"num_experts_per_tok", 6},
+                                   {"num_hidden_layers", 27},
+                                   {"num_attention_heads", 16},
+                                   {"q_lora_rank", nullptr},
+                                   {"seq_aux", false},
+                                   {"topk_group", 1},
+                                   {"topk_method", "greedy"}});
+  EXPECT_EQ(lite.mla.q_lora_rank, 0);
+  EXPECT_EQ(lite.mla.kv_lora_rank, 512);
+  EXPECT_EQ(lite.moe.shared_expert_ffn_hidden_size, 2816);
+  EXPECT_EQ(lite.moe.aux_loss_coeff, 0);
+  EXPECT_EQ(lite.moe.step_aux_loss_coeff, 0.001);
+  EXPECT_TRUE(lite.moe.pre_softmax);
+  EXPECT_FALSE(lite.moe.expert_bias);
+}
+
+TEST(HfSettings, RefuseWhatDeepseeksClassesDoNotDo) {
+  const auto with = [](const char* family, const char* name, const Json& value) {
+    return refusal(family, [&](Json& fields) { fields[name] = value; });
+  };
+  EXPECT_EQ(with("deepseek_v3", "topk_method", "greedy"),
+            "config.json: topk_method is \"greedy\", only \"noaux_tc\" is supported: transformers' "
+            "class knows no other");
+  EXPECT_EQ(with("deepseek_v2", "topk_method", "noaux_tc"),
+            "config.json: topk_method is \"noaux_tc\"; known are: greedy, group_limited_greedy");
+  EXPECT_EQ(with("deepseek_v2", "n_group", nullptr),
+            "config.json: n_group is 0 and topk_group is 2: topk_method group_limited_greedy needs "
+            "numbers from 1 on");
+  EXPECT_EQ(
+      with("deepseek_v2", "norm_topk_prob", true),
+      "config.json: norm_topk_prob is true, only false is supported: transformers' class does "
+      "not look at it");
+  EXPECT_EQ(with("deepseek_v3", "n_shared_experts", 0),
+            "config.json: n_shared_experts is 0: expected a number from 1 on");
+  EXPECT_EQ(with("deepseek_v3", "kv_lora_rank", 0),
+            "config.json: kv_lora_rank is 0: expected a number from 1 on");
+}
+
 // Fields left out take transformers' standard values for the family, not ours.
 TEST(HfSettings, TakeTransformersStandardsForWhatIsLeftOut) {
   EXPECT_EQ(config_from({{"model_type", "mistral"}}).attention.window, 4096);
@@ -164,8 +276,9 @@ TEST(HfSettings, RefuseWhatTheyCannotFollow) {
   const std::string unknown =
       refusal("llama", [](Json& fields) { fields["architectures"] = {"FalconForCausalLM"}; });
   EXPECT_TRUE(unknown.starts_with(
-      "config.json: architecture FalconForCausalLM is not supported; these are: LlamaForCausalLM"))
+      "config.json: architecture FalconForCausalLM is not supported; these are: "))
       << unknown;
+  EXPECT_NE(unknown.find("LlamaForCausalLM, MistralForCausalLM"), std::string::npos) << unknown;
 }
 
 // Each as transformers 5.24 refuses it, when the configuration is read or at the first forward

@@ -66,6 +66,21 @@ TEST_F(HuggingFaceCommands, ForwardWritesLogitsLossAndGradients) {
   EXPECT_EQ(actual.entries().size(), expected.entries().size() - 2);
 }
 
+TEST_F(HuggingFaceCommands, ForwardDecodesFp8) {
+  const std::string tokens = golden("deepseek_v3_fp8") + "/expected.safetensors";
+  expect_success("forward " + golden("deepseek_v3_fp8") + " --tokens " + tokens + " --out " +
+                     path("o") + " --grads",
+                 "logits, loss and gradients");
+  const SafetensorsFile expected(tokens);
+  const SafetensorsFile actual(path("o"));
+  EXPECT_TRUE(at::allclose(actual.tensor("logits"), expected.tensor("logits"), 1e-4, 1e-5));
+  for (const SafetensorsEntry& entry : actual.entries()) {
+    EXPECT_TRUE(at::allclose(actual.tensor(entry.name), expected.tensor(entry.name), 1e-3, 1e-6))
+        << entry.name;
+  }
+  EXPECT_EQ(actual.entries().size(), expected.entries().size() - 2);
+}
+
 // From scratch to a directory, on from there, and back: the same model but for its weights.
 TEST_F(HuggingFaceCommands, TrainFromADirectoryAndHandItBack) {
   write_bytes(folder_ / "text.txt", std::string(2000, 'x') + "to be or not to be");

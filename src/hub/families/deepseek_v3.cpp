@@ -16,7 +16,6 @@ FieldGroup prediction_layers() {
 }  // namespace
 
 ModelFamily deepseek_v3_family() {
-  const std::string bias = "mlp.gate.e_score_correction_bias";
   return {
       .model_type = "deepseek_v3",
       .architecture = "DeepseekV3ForCausalLM",
@@ -51,13 +50,9 @@ ModelFamily deepseek_v3_family() {
                          {"moe.group_score", "top2_sum"}},
       .groups = {latent_attention_widths(), rope_fields<10000>(), shared_experts<1>(),
                  sequence_balance_loss(), prediction_layers()},
-      .tensors = joined<TensorRule>(
-          {decoder_tensors(),
-           latent_attention_tensors(),
-           mlp_tensors(),
-           expert_tensors(),
-           shared_experts_tensors(),
-           {{"model.layers.{layer}." + bias, "layers.{layer}.moe.router.expert_bias"}}}),
+      .tensors = joined<TensorRule>({decoder_tensors(), latent_attention_tensors(), mlp_tensors(),
+                                     expert_tensors(), expert_bias_tensors(),
+                                     shared_experts_tensors()}),
       .dropped = decoder_dropped(),
   };
 }
