@@ -19,16 +19,6 @@ struct NotBuilt {
 // A row goes when what it names is built.
 constexpr std::array kNotBuilt{
     NotBuilt{"mtp."},
-    NotBuilt{"multipliers.attention_input"},
-    NotBuilt{"multipliers.attention_output"},
-    NotBuilt{"multipliers.key"},
-    NotBuilt{"multipliers.mamba_input"},
-    NotBuilt{"multipliers.mamba_z"},
-    NotBuilt{"multipliers.mamba_x"},
-    NotBuilt{"multipliers.mamba_b"},
-    NotBuilt{"multipliers.mamba_c"},
-    NotBuilt{"multipliers.mamba_dt"},
-    NotBuilt{"multipliers.mamba_output"},
 };
 
 bool is_refused(const NotBuilt& row, const Setting& setting, const Config& config) {

@@ -564,6 +564,15 @@ std::vector<TensorRule> expert_bias_tensors() {
   return {{in_layer("mlp.gate.e_score_correction_bias"), logical("moe.router.expert_bias")}};
 }
 
+std::vector<TensorRule> gated_shared_expert_tensors() {
+  return {
+      {in_layer("mlp.shared_expert.gate_proj.weight"), logical("moe.shared_expert.gate_up"), {0}},
+      {in_layer("mlp.shared_expert.up_proj.weight"), logical("moe.shared_expert.gate_up"), {1}},
+      {in_layer("mlp.shared_expert.down_proj.weight"), logical("moe.shared_expert.down")},
+      {in_layer("mlp.shared_expert_gate.weight"), logical("moe.shared_expert_gate.weight")},
+  };
+}
+
 std::vector<TensorRule> shared_experts_tensors() {
   const std::string shared = in_layer("mlp.shared_experts.");
   return {{shared + "gate_proj.weight", logical("moe.shared_expert.gate_up"), {0}},

@@ -108,6 +108,8 @@ std::vector<TensorRule> mlp_bias_tensors();
 std::vector<TensorRule> expert_tensors();
 // mlp.gate.e_score_correction_bias (DeepSeek-V3, GLM-4.5).
 std::vector<TensorRule> expert_bias_tensors();
+// mlp.shared_expert.gate_proj ... and mlp.shared_expert_gate (Qwen).
+std::vector<TensorRule> gated_shared_expert_tensors();
 // mlp.shared_experts.gate_proj ...
 std::vector<TensorRule> shared_experts_tensors();
 std::vector<DroppedTensor> decoder_dropped();

@@ -175,6 +175,7 @@ template bool HfConfig::get(const std::string&, const bool&);
 template int64_t HfConfig::get(const std::string&, const int64_t&);
 template double HfConfig::get(const std::string&, const double&);
 template std::string HfConfig::get(const std::string&, const std::string&);
+template std::vector<double> HfConfig::get(const std::string&, const std::vector<double>&);
 template std::vector<int64_t> HfConfig::get(const std::string&, const std::vector<int64_t>&);
 template std::vector<std::string> HfConfig::get(const std::string&,
                                                 const std::vector<std::string>&);

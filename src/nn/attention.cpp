@@ -112,6 +112,7 @@ Attention::Attention(const Scope& scope, const Config& config, int64_t window)
       has_gate_(config.attention.output_gate),
       options_(make_options(scope, config, window)),
       clip_(config.attention.qkv_clip),
+      multipliers_(config.multipliers),
       qkv_(make_projections(scope, config)),
       query_norm_(scope, config, "q_norm", config.model.num_attention_heads, HeadsHere::kOwn,
                   kQueryNorm),
@@ -149,7 +150,8 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
                           const MixerCaches* caches) const {
   const int64_t num_gates = has_gate_ ? num_heads_ : 0;
   const at::Tensor qkv =
-      qkv_.forward(hidden).view({-1, num_heads_ + 2 * num_kv_heads_ + num_gates, head_dim_});
+      qkv_.forward({scaled(hidden.tensor, multipliers_.attention_input), hidden.placement})
+          .view({-1, num_heads_ + 2 * num_kv_heads_ + num_gates, head_dim_});
   const auto parts = qkv.split_with_sizes({num_heads_, num_kv_heads_, num_kv_heads_, num_gates}, 1);
   const auto clipped = [&](const at::Tensor& heads) {
     return clip_ > 0 ? heads.clamp(-clip_, clip_) : heads;
@@ -159,14 +161,17 @@ Placed Attention::forward(const Placed& hidden, const ForwardContext& context,
   };
   // [tokens, heads/tp, head_dim] and [tokens, kv_heads/tp or 1, head_dim]
   const at::Tensor q = rotated(clipped(query_norm_.forward(parts[0])), context);
-  const at::Tensor k = rotated(clipped(used(key_norm_.forward(parts[1]))), context);
+  const at::Tensor k =
+      rotated(scaled(clipped(used(key_norm_.forward(parts[1]))), multipliers_.key), context);
   const at::Tensor v = clipped(used(parts[2]));
   at::Tensor attended = caches == nullptr ? core_.forward(q, k, v, context.table, options_)
                                           : attend_after(*caches, q, k, v, context.table, options_);
   if (has_gate_) {
     attended = attended * parts[3].sigmoid();
   }
-  return output_.forward(attended.reshape({-1, num_heads_ * head_dim_}), hidden.placement);
+  const Placed output =
+      output_.forward(attended.reshape({-1, num_heads_ * head_dim_}), hidden.placement);
+  return {scaled(output.tensor, multipliers_.attention_output), output.placement};
 }
 
 }  // namespace switchyard

@@ -45,6 +45,7 @@ class Attention : public Mixer {
   bool has_gate_;
   AttentionOptions options_;
   double clip_;  // 0: off
+  MultipliersConfig multipliers_;
   ColumnLinear qkv_;
   QkNorm query_norm_;
   QkNorm key_norm_;

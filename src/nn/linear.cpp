@@ -64,4 +64,8 @@ ParameterSpec row_bias(std::string name, int64_t out_features, bool is_sequence_
           .tensor = is_sequence_parallel ? Placement::replicated() : Placement::invariant()};
 }
 
+at::Tensor scaled(const at::Tensor& tensor, double factor) {
+  return factor == 1.0 ? tensor : tensor * factor;
+}
+
 }  // namespace switchyard

@@ -58,4 +58,7 @@ class RowLinear {
 // adds it to its own tokens, and its gradient is the sum over them.
 ParameterSpec row_bias(std::string name, int64_t out_features, bool is_sequence_parallel);
 
+// tensor x factor, without work where the factor is 1.
+at::Tensor scaled(const at::Tensor& tensor, double factor);
+
 }  // namespace switchyard

@@ -111,10 +111,6 @@ RowLinear make_output(const Scope& scope, const Config& config) {
           bias};
 }
 
-at::Tensor scaled(const at::Tensor& tensor, double factor) {
-  return factor == 1.0 ? tensor : tensor * factor;
-}
-
 }  // namespace
 
 Mamba2Mixer::Mamba2Mixer(const Scope& scope, const Config& config)

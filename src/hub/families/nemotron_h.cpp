@@ -78,6 +78,15 @@ void read_layers(HfConfig& fields, SettingValues& settings) {
   }
 }
 
+// The class gives mlp_bias to the projections of the latent too.
+void check_latent(HfConfig& fields, SettingValues& settings) {
+  const bool has_latent = settings.at("moe.latent_size").items.front() != "0";
+  check<ConfigError>(!has_latent || !fields.get("mlp_bias", false),
+                     "{}: mlp_bias is true with a moe_latent_size: projections to and from the "
+                     "latent have no biases here",
+                     fields.source());
+}
+
 void write_layers(const Config& config, Json& fields) {
   std::vector<std::string> types;
   for (const LayerKinds& layer : layer_kinds(config)) {
@@ -125,6 +134,8 @@ std::vector<TensorRule> moe_tensors() {
       {theirs + "experts.{expert}.down_proj.weight", ours + "experts.down", {kExpertIndex}},
       {theirs + "experts.up_proj", ours + "experts.up", {}, {}, true},
       {theirs + "experts.down_proj", ours + "experts.down", {}, {}, true},
+      {theirs + "fc1_latent_proj.weight", ours + "latent_down.weight"},
+      {theirs + "fc2_latent_proj.weight", ours + "latent_up.weight"},
       {theirs + "shared_experts.up_proj.weight", ours + "shared_expert.up"},
       {theirs + "shared_experts.up_proj.bias", ours + "shared_expert.up_bias"},
       {theirs + "shared_experts.down_proj.weight", ours + "shared_expert.down"},
@@ -198,7 +209,9 @@ ModelFamily nemotron_h_family() {
                          {"moe.score_function", "sigmoid"},
                          {"moe.expert_bias", "true"},
                          {"moe.group_score", "top2_sum"}},
-      .groups = {{read_layers, write_layers}, unused_fields<kUnused>()},
+      .groups = {{read_layers, write_layers},
+                 {check_latent, [](const Config&, Json&) {}},
+                 unused_fields<kUnused>()},
       .tensors = joined<TensorRule>({{{"backbone.embeddings.weight", "embedding.weight"},
                                       {"backbone.norm_f.weight", "final_norm.weight"},
                                       {"lm_head.weight", "head.weight"}},

@@ -2,21 +2,6 @@
 
 // Qwen1.5-MoE, Qwen2-57B-A14B (modeling_qwen2_moe.py).
 namespace switchyard {
-namespace {
-
-std::vector<TensorRule> shared_expert_tensors() {
-  const std::string mlp = "model.layers.{layer}.mlp.";
-  const std::string moe = "layers.{layer}.moe.";
-  return {
-      {mlp + "shared_expert.gate_proj.weight", moe + "shared_expert.gate_up", {0}},
-      {mlp + "shared_expert.up_proj.weight", moe + "shared_expert.gate_up", {1}},
-      {mlp + "shared_expert.down_proj.weight", moe + "shared_expert.down"},
-      {mlp + "shared_expert_gate.weight", moe + "shared_expert_gate.weight"},
-  };
-}
-
-}  // namespace
-
 ModelFamily qwen2_moe_family() {
   return {
       .model_type = "qwen2_moe",
@@ -42,7 +27,7 @@ ModelFamily qwen2_moe_family() {
       .groups = {rope_fields<10000>(), window_on_even_layers(), sparse_layers(),
                  balance_loss<1000>()},
       .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), mlp_tensors(),
-                                     expert_tensors(), shared_expert_tensors()}),
+                                     expert_tensors(), gated_shared_expert_tensors()}),
       .dropped = decoder_dropped(),
   };
 }

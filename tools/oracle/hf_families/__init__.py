@@ -2,7 +2,8 @@
 
     CLASS    the prefix of its classes: "Qwen3Moe" has Qwen3MoeForCausalLM and Qwen3MoeConfig
     CONFIG   the configuration's class where it is named otherwise
-    GOLDEN   dict(config=, dtype=, shard=, old_spelling=): the tiny directory in tests/golden/hf
+    GOLDEN   dict(config=, dtype=, shard=, old_spelling=, whole=): the tiny directory in tests/golden/hf; `whole`
+             where the configuration is not besides the usual SIZES
     STORED   {"gpt_oss_mxfp4": dict(config=, dtype=, store=)}: more such directories, in which weights are encoded.
              store (family, folder) rewrites the folder and returns the model that it stands for, in fp32
     draw     (random.Random) -> the fields of a random configuration, with vocab_size=257
