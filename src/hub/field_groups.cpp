@@ -433,6 +433,13 @@ FieldGroup query_scalar() {
           }};
 }
 
+FieldGroup prediction_layers() {
+  return {[](HfConfig& fields, SettingValues&) {
+            fields.find("num_nextn_predict_layers", {"num_mtp_layers"});
+          },
+          [](const Config&, Json& fields) { fields["num_nextn_predict_layers"] = 0; }};
+}
+
 FieldGroup scaled_embedding() {
   return {[](HfConfig&, SettingValues& settings) {
             const auto hidden = static_cast<double>(whole_value(settings, "model.hidden_size"));

@@ -47,6 +47,10 @@ void write_layer_types(const Config& config, nlohmann::json& fields);
 // query_pre_attn_scalar: products of queries and keys are divided by its square root (Gemma 2, 3).
 FieldGroup query_scalar();
 
+// num_nextn_predict_layers: modules that foretell further tokens, of which transformers' classes
+// make none.
+FieldGroup prediction_layers();
+
 // The embedding times the square root of the hidden size (Gemma).
 FieldGroup scaled_embedding();
 

@@ -10,6 +10,7 @@ and logits, loss and gradients in fp32 of the weights as they are stored. The fa
 Needs torch, transformers and safetensors in an environment of their own.
 """
 
+import copy
 import json
 import pathlib
 import shutil

@@ -3,18 +3,6 @@
 
 // DeepSeek-V3 and R1, Moonlight, Kimi-K2 (modeling_deepseek_v3.py).
 namespace switchyard {
-namespace {
-
-// Modules that foretell further tokens, of which transformers' class makes none.
-FieldGroup prediction_layers() {
-  return {[](HfConfig& fields, SettingValues&) {
-            fields.find("num_nextn_predict_layers", {"num_mtp_layers"});
-          },
-          [](const Config&, nlohmann::json& fields) { fields["num_nextn_predict_layers"] = 0; }};
-}
-
-}  // namespace
-
 ModelFamily deepseek_v3_family() {
   return {
       .model_type = "deepseek_v3",
@@ -50,9 +38,9 @@ ModelFamily deepseek_v3_family() {
                          {"moe.group_score", "top2_sum"}},
       .groups = {latent_attention_widths(), rope_fields<10000>(), shared_experts<1>(),
                  sequence_balance_loss(), prediction_layers()},
-      .tensors = joined<TensorRule>({decoder_tensors(), latent_attention_tensors(), mlp_tensors(),
-                                     expert_tensors(), expert_bias_tensors(),
-                                     shared_experts_tensors()}),
+      .tensors =
+          joined<TensorRule>({decoder_tensors(), latent_attention_tensors(), mlp_tensors(),
+                              expert_tensors(), expert_bias_tensors(), shared_experts_tensors()}),
       .dropped = decoder_dropped(),
   };
 }
