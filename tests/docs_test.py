@@ -53,6 +53,10 @@ def commands_of(page):
     return commands
 
 
+# `path`: on a line of its own, and a fenced block.
+QUOTED_FILE = re.compile(r"^`([^`]+)`:\n\n```\w*\n(.*?)^```$", re.M | re.S)
+
+
 def pages():
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -130,6 +134,25 @@ def make(folder, command):
     done = run(command, folder)
     if done.returncode != 0:
         sys.exit(f"fixture: {command}\n{done.stdout}{done.stderr}")
+
+
+class QuotedFilesTest(unittest.TestCase):
+    def test_are_the_files(self):
+        quoted = QUOTED_FILE.findall((ROOT / "docs/adding_a_family.md").read_text())
+        self.assertGreaterEqual(len(quoted), 3)
+        for name, text in quoted:
+            with self.subTest(file=name):
+                self.assertEqual(text, (ROOT / name).read_text())
+
+    def test_the_example_has_every_part(self):
+        name = "mistral"
+        self.assertTrue((ROOT / "tests/golden/hf" / name / "expected.safetensors").exists())
+        self.assertIn(f"| {name} |", (ROOT / "docs/hugging_face.md").read_text())
+        self.assertIn("`mistral_7b`", (ROOT / "docs/recipes.md").read_text())
+        # Nothing else knows the family.
+        for path in (ROOT / "src").rglob("*.*"):
+            if path.stem != name:
+                self.assertNotRegex(path.read_text(), r"mistral_family|MistralFor", path)
 
 
 class DocsTest(unittest.TestCase):
