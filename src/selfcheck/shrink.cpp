@@ -387,10 +387,11 @@ void shrink_widths(const Config& before, Config& config) {
   if (model.ffn_hidden_size > 0) {
     model.ffn_hidden_size = kFfnPerRank * parallel.tensor_size;
   }
-  shrink_heads(before, config);
+  // Sizes that are derived from the hidden size are given before anything asks the rules.
   shrink_mamba1(config);
   shrink_mamba2(before, config);
   shrink_delta_net(config);
+  shrink_heads(before, config);
   shrink_latents(config);
   shrink_experts(config);
 }
