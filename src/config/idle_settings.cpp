@@ -133,6 +133,7 @@ std::vector<IdleSettings> idle_settings(const Config& config) {
       {!has_mixer(config, MixerKind::kDeltaNet),
        {"delta_net"},
        "no layer of model.layer_pattern is G"},
+      {config.mtp.num_layers == 0, {"mtp"}, "mtp.num_layers is 0"},
       {config.parallel.tensor_size == 1,
        {"parallel.sequence_parallel"},
        "parallel.tensor_size is 1"},

@@ -18,7 +18,8 @@ struct NotBuilt {
 
 // A row goes when what it names is built.
 constexpr std::array kNotBuilt{
-    NotBuilt{"mtp."},
+    NotBuilt{"mtp.repeated_layer"},
+    NotBuilt{"mtp.layer_pattern"},
 };
 
 bool is_refused(const NotBuilt& row, const Setting& setting, const Config& config) {

@@ -138,26 +138,37 @@ std::string wrong_stages(const Config& config, const std::vector<std::string>& s
         stages.size(), parallel.pipeline_size, parallel.virtual_pipeline_size, num_stages(config));
   }
   int64_t num_layers = 0;
+  int64_t num_modules = 0;
   for (size_t i = 0; i < stages.size(); ++i) {
     const std::string& stage = stages[i];
     const bool is_last = i + 1 == stages.size();
     if (stage.empty()) {
       return fmt::format("leaves stage {} empty", i);
     }
-    if (stage.find('m') != std::string::npos) {
-      return "has an m: multi-token prediction is not built yet";
-    }
-    const size_t strange = stage.find_first_not_of("EtL");
+    const size_t strange = stage.find_first_not_of("EtmL");
     if (strange != std::string::npos) {
-      return fmt::format("has a \"{}\": stages are made of E, t and L", stage[strange]);
+      return fmt::format("has a \"{}\": stages are made of E, t, m and L", stage[strange]);
     }
     const auto begin = stage.begin() + (i == 0 && stage.front() == 'E' ? 1 : 0);
-    const auto end = stage.end() - (is_last && stage.back() == 'L' ? 1 : 0);
+    auto end = stage.end() - (is_last && stage.back() == 'L' ? 1 : 0);
+    const auto modules_end = end;
+    while (end < stage.end() && end > begin && *(end - 1) == 'm') {
+      --end;
+    }
+    if (std::count(begin, end, 'm') > 0) {
+      return "must have every m right before L: modules of multi-token prediction are where the "
+             "head is";
+    }
+    num_modules += modules_end - end;
     num_layers += std::count(begin, end, 't');
-    if ((i == 0 && begin == stage.begin()) || (is_last && end == stage.end()) ||
+    if ((i == 0 && begin == stage.begin()) || (is_last && modules_end == stage.end()) ||
         std::count(begin, end, 't') != end - begin) {
       return "must have one E, at its very beginning, and one L, at its very end";
     }
+  }
+  if (num_modules != config.mtp.num_layers) {
+    return fmt::format("has {} modules of multi-token prediction (m), mtp.num_layers is {}",
+                       num_modules, config.mtp.num_layers);
   }
   return num_layers == config.model.num_layers
              ? ""

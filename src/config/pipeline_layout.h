@@ -13,7 +13,7 @@ struct StageLayers {
   int64_t first = 0;
   int64_t end = 0;
   bool has_embedding = false;
-  bool has_head = false;  // final norm, head and loss
+  bool has_head = false;  // final norm, head and loss, and multi-token prediction
 
   bool operator==(const StageLayers&) const = default;
 };
@@ -28,8 +28,8 @@ std::string wrong_pipeline_layout(const Config& config);
 // the line of wrong_pipeline_layout().
 //
 // The layout is Megatron's: stages are separated by "|"; in them stand E for the embedding, t for a
-// layer, L for final norm, head and loss; t*3 is ttt and (tt|)*2 is tt|tt|; commas and spaces mean
-// nothing.
+// layer, m right before L for a module of multi-token prediction, L for final norm, head and loss;
+// t*3 is ttt and (tt|)*2 is tt|tt|; commas and spaces mean nothing.
 std::vector<StageLayers> pipeline_layout(const Config& config);
 
 }  // namespace switchyard

@@ -60,6 +60,33 @@ void write_shared_experts(const Config& config, Json& fields) {
       moe.ffn_hidden_size > 0 ? moe.shared_expert_ffn_hidden_size / moe.ffn_hidden_size : 0;
 }
 
+std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors) {
+  const std::string theirs = "model.layers.{layer}.";
+  const std::string ours = "mtp.{layer}.";
+  std::vector<TensorRule> rules = {
+      {theirs + "enorm.weight", ours + "embedding_norm.weight"},
+      {theirs + "hnorm.weight", ours + "hidden_norm.weight"},
+      {theirs + "eh_proj.weight", ours + "projection", {}, {1, 2}},
+      {theirs + "shared_head.norm.weight", ours + "final_norm.weight"},
+  };
+  const std::string in_layer = "layers.{layer}.";
+  for (TensorRule rule : layer_tensors) {
+    if (rule.logical.starts_with(in_layer)) {
+      rule.logical = ours + "layer." + rule.logical.substr(in_layer.size());
+      rules.push_back(rule);
+    }
+  }
+  for (TensorRule& rule : rules) {
+    rule.is_behind_layers = true;
+  }
+  return rules;
+}
+
+std::vector<DroppedTensor> prediction_dropped() {
+  return {{"model.layers.{layer}.embed_tokens.weight", DroppedTensor::Reason::kEmbeddingCopy},
+          {"model.layers.{layer}.shared_head.head.weight", DroppedTensor::Reason::kHeadCopy}};
+}
+
 FieldGroup sequence_balance_loss() {
   return {[](HfConfig& fields, SettingValues& settings) {
             const std::string coefficient = print_value(fields.get("aux_loss_alpha", 0.0));

@@ -25,6 +25,12 @@ FieldGroup shared_experts() {
           write_shared_experts};
 }
 
+// Of modules of multi-token prediction, behind the last layer: what they have besides a layer, and
+// the same tensors of their layers as `layer_tensors` has of the model's own.
+std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors);
+// Their copies of embedding and head.
+std::vector<DroppedTensor> prediction_dropped();
+
 // aux_loss_alpha and seq_aux, which transformers does not look at: the balance loss of DeepSeek's
 // own code, over each sequence or over a micro-batch, 1 per layer when balanced as ours is. Off
 // where the file does not speak of it.

@@ -56,6 +56,10 @@ std::vector<std::string> changed_settings(const Origin& origin, const Config& co
       with_settings(Config{}, read_hf_settings(*origin.family, fields), fields.source());
   std::vector<std::string> changed;
   for (const Setting& setting : settings()) {
+    // Files may name modules of multi-token prediction and not hold them.
+    if (setting.name == "mtp.num_layers" && config.mtp.num_layers == 0) {
+      continue;
+    }
     if (decides_the_model(setting.name) && setting.print(before) != setting.print(config)) {
       changed.push_back(fmt::format("{} was {}, is {}", setting.name, setting.print(before),
                                     setting.print(config)));
@@ -77,6 +81,9 @@ class TensorSource {
     for (const TensorRule& rule : family.tensors) {
       if (rule.logical == "embedding.weight") {
         embedding_ = rule.tensor;
+      }
+      if (rule.logical == "head.weight" && !config.model.tie_embeddings) {
+        head_ = rule.tensor;
       }
     }
   }
@@ -130,17 +137,19 @@ class TensorSource {
   }
 
   std::vector<MappedPart> parts_of(const HfTensor& tensor) const {
-    if (tensor.dropped && tensor.dropped != DroppedTensor::Reason::kTiedHead) {
+    if (tensor.dropped && !is_copy(*tensor.dropped)) {
       return {{kOriginPrefix + tensor.name, tensor.shape,
                Box{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape}}};
     }
-    return mapped_.at(tensor.dropped ? embedding_ : tensor.name).parts;
+    const bool is_of_head = tensor.dropped == DroppedTensor::Reason::kHeadCopy && !head_.empty();
+    return mapped_.at(tensor.dropped ? (is_of_head ? head_ : embedding_) : tensor.name).parts;
   }
 
   const CheckpointIndex& index_;
   PartReader reader_;
   std::map<std::string, MappedTensor> mapped_;
   std::string embedding_;
+  std::string head_;  // empty where the embedding is the head
 };
 
 bool is_payload(const HfTensor& tensor) {

@@ -32,6 +32,12 @@ bool has_type(const ModelFamily& family, const std::string& model_type) {
 
 }  // namespace
 
+bool is_copy(DroppedTensor::Reason reason) {
+  using Reason = DroppedTensor::Reason;
+  return reason == Reason::kTiedHead || reason == Reason::kEmbeddingCopy ||
+         reason == Reason::kHeadCopy;
+}
+
 const ModelFamily* find_family_by_type(const std::string& model_type) {
   const auto found =
       std::find_if(families().begin(), families().end(),

@@ -68,6 +68,9 @@ struct TensorRule {
   // With other rules of the same tensor: it holds what belongs to index 0 of the first dim of each
   // logical tensor, then what belongs to index 1.
   bool is_interleaved = false;
+  // The number in {layer} is counted from the model's last layer on: modules of multi-token
+  // prediction lie behind it.
+  bool is_behind_layers = false;
 };
 
 // A tensor that files may hold besides, and why it is not needed.
@@ -76,10 +79,14 @@ struct DroppedTensor {
     kRotaryFrequencies,  // computed from the settings, and compared with them
     kTiedHead,           // a copy of the embedding, and compared with it
     kScales,             // of the blocks of a weight, which is decoded with them
+    kEmbeddingCopy,      // of a module of multi-token prediction; compared with the embedding
+    kHeadCopy,           // the same of the head
   };
   std::string tensor;
   Reason reason;
 };
+// Whether such a tensor is a copy of one that is read.
+bool is_copy(DroppedTensor::Reason reason);
 
 struct ModelFamily {
   std::string model_type;    // in config.json: "mixtral"

@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "config/rules.h"
 #include "hub/hf_settings.h"
 #include "hub/weight_files.h"
@@ -83,18 +84,36 @@ void check_shape_of(const HfTensor& tensor, const MappedTensor& mapped,
                    kConfigFile, fmt::join(mapped.shape, ", "), logical_names(mapped));
 }
 
+// Whether the model can have a dropped tensor of that kind; `numbers`: in its name.
+bool applies(DroppedTensor::Reason reason, const Config& config,
+             const std::vector<int64_t>& numbers) {
+  if (reason == DroppedTensor::Reason::kTiedHead) {
+    return config.model.tie_embeddings;
+  }
+  if (!is_copy(reason)) {
+    return true;
+  }
+  const int64_t module = numbers.empty() ? -1 : numbers.front() - config.model.num_layers;
+  return module >= 0 && module < config.mtp.num_layers;
+}
+
 std::optional<DroppedTensor::Reason> reason_to_drop(const ModelFamily& family, const Config& config,
                                                     const std::string& name) {
   std::vector<int64_t> numbers;
   const std::string pattern = name_pattern(name, numbers);
   for (const DroppedTensor& dropped : family.dropped) {
-    const bool applies =
-        dropped.reason != DroppedTensor::Reason::kTiedHead || config.model.tie_embeddings;
-    if (applies && dropped.tensor == pattern) {
+    if (dropped.tensor == pattern && applies(dropped.reason, config, numbers)) {
       return dropped.reason;
     }
   }
   return std::nullopt;
+}
+
+// The logical tensor that a dropped one is a copy of.
+std::string copied_by(const HfModel& model, DroppedTensor::Reason reason) {
+  const bool is_head =
+      reason == DroppedTensor::Reason::kHeadCopy && !model.config.model.tie_embeddings;
+  return is_head ? "head.weight" : "embedding.weight";
 }
 
 // What is dropped has to be what it copies.
@@ -107,15 +126,16 @@ void check_dropped(const HfModel& model, const HfTensor& tensor, const WeightFil
   if (*tensor.dropped == DroppedTensor::Reason::kScales) {
     return;  // they were compared with their weight
   }
-  if (*tensor.dropped == DroppedTensor::Reason::kTiedHead) {
+  if (*tensor.dropped != DroppedTensor::Reason::kRotaryFrequencies) {
     for (const TensorRule& rule : model.family->tensors) {
-      if (rule.logical == "embedding.weight") {
-        const auto embedding = weights.tensors.find(rule.tensor);
+      if (rule.logical == copied_by(model, *tensor.dropped)) {
+        const auto original = weights.tensors.find(rule.tensor);
         check<FileError>(
-            embedding != weights.tensors.end() && at::equal(values, values_of(rule.tensor)),
-            "{}: tensor \"{}\" differs from \"{}\", but {} ties them "
-            "(tie_word_embeddings)",
-            where, tensor.name, rule.tensor, kConfigFile);
+            original != weights.tensors.end() && at::equal(values, values_of(rule.tensor)),
+            "{}: tensor \"{}\" differs from \"{}\", but {}", where, tensor.name, rule.tensor,
+            *tensor.dropped == DroppedTensor::Reason::kTiedHead
+                ? fmt::format("{} ties them (tie_word_embeddings)", kConfigFile)
+                : "a module of multi-token prediction shares it with the model");
       }
     }
     return;
@@ -209,6 +229,24 @@ void check_nothing_is_missing(const HfModel& model,
                    and_others(missing.size()), kConfigFile);
 }
 
+std::map<std::string, MappedTensor> map_by_name(const HfModel& model) {
+  std::map<std::string, MappedTensor> mapped;
+  for (MappedTensor& tensor : map_tensors(*model.family, logical_shapes(model.config))) {
+    std::string name = tensor.name;
+    mapped.emplace(std::move(name), std::move(tensor));
+  }
+  return mapped;
+}
+
+// transformers writes a configuration that names modules of multi-token prediction, and not them.
+bool has_predictions(const std::map<std::string, MappedTensor>& mapped,
+                     const WeightFiles& weights) {
+  return std::any_of(mapped.begin(), mapped.end(), [&](const auto& one) {
+    return one.second.parts.front().logical.starts_with("mtp.") &&
+           weights.tensors.contains(one.first);
+  });
+}
+
 }  // namespace
 
 bool is_hf_directory(const std::filesystem::path& path) {
@@ -231,12 +269,17 @@ HfModel open_hf_model(const std::filesystem::path& path) {
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", fields.source(), error.what()));
   }
-  std::map<std::string, MappedTensor> mapped;
-  for (MappedTensor& tensor : map_tensors(*model.family, logical_shapes(model.config))) {
-    std::string name = tensor.name;
-    mapped.emplace(std::move(name), std::move(tensor));
-  }
   const WeightFiles weights = open_weight_files(path);
+  std::map<std::string, MappedTensor> mapped = map_by_name(model);
+  if (model.config.mtp.num_layers > 0 && !has_predictions(mapped, weights)) {
+    log_info(
+        "{}: holds no modules of multi-token prediction, of which {} names {}: it is read "
+        "without them",
+        path.string(), kConfigFile, model.config.mtp.num_layers);
+    model.settings["mtp.num_layers"] = {{"0"}, false};
+    model.config.mtp.num_layers = 0;
+    mapped = map_by_name(model);
+  }
   take_tensors(model, weights, mapped);
   check_nothing_is_missing(model, mapped);
   model.index = merge_indexes(std::move(model.index.files));

@@ -62,8 +62,8 @@ void import_model(const HfModel& model, const std::filesystem::path& checkpoint,
   const auto progress = std::make_shared<ConversionProgress>();
   std::vector<StreamedPart> parts;
   for (const HfTensor& tensor : model.tensors) {
-    if (tensor.dropped == DroppedTensor::Reason::kTiedHead) {
-      continue;  // a copy of the embedding
+    if (tensor.dropped && is_copy(*tensor.dropped)) {
+      continue;
     }
     std::vector<IndexEntry>& own = entries[tensor.name];
     if (own.empty()) {

@@ -18,6 +18,8 @@ using Json = nlohmann::json;
 constexpr std::string_view kRotary = "rotary frequencies";
 constexpr std::string_view kTied = "tied head";
 constexpr std::string_view kScales = "scales of blocks";
+constexpr std::string_view kEmbeddingCopy = "copy of the embedding";
+constexpr std::string_view kHeadCopy = "copy of the head";
 
 std::string_view word_for(DroppedTensor::Reason reason) {
   switch (reason) {
@@ -26,17 +28,24 @@ std::string_view word_for(DroppedTensor::Reason reason) {
     case DroppedTensor::Reason::kTiedHead:
       return kTied;
     case DroppedTensor::Reason::kScales:
+      return kScales;
+    case DroppedTensor::Reason::kEmbeddingCopy:
+      return kEmbeddingCopy;
+    case DroppedTensor::Reason::kHeadCopy:
       break;
   }
-  return kScales;
+  return kHeadCopy;
 }
 
 DroppedTensor::Reason reason_called(const std::string& word) {
-  if (word == kScales) {
-    return DroppedTensor::Reason::kScales;
+  using Reason = DroppedTensor::Reason;
+  for (const Reason reason :
+       {Reason::kTiedHead, Reason::kScales, Reason::kEmbeddingCopy, Reason::kHeadCopy}) {
+    if (word == word_for(reason)) {
+      return reason;
+    }
   }
-  return word == kTied ? DroppedTensor::Reason::kTiedHead
-                       : DroppedTensor::Reason::kRotaryFrequencies;
+  return Reason::kRotaryFrequencies;
 }
 
 Json to_json(const HfTensor& tensor) {

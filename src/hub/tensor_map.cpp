@@ -150,11 +150,28 @@ std::string name_pattern(const std::string& name, std::vector<int64_t>& numbers)
   return pattern;
 }
 
+namespace {
+
+// Of the decoder.
+int64_t num_layers_in(const LogicalShapes& shapes) {
+  int64_t num_layers = 0;
+  for (const auto& [name, shape] : shapes) {
+    std::vector<int64_t> numbers;
+    if (name_pattern(name, numbers).starts_with("layers.{layer}.")) {
+      num_layers = std::max(num_layers, numbers.front() + 1);
+    }
+  }
+  return num_layers;
+}
+
+}  // namespace
+
 std::vector<MappedTensor> map_tensors(const ModelFamily& family, const LogicalShapes& shapes) {
   std::multimap<std::string, const TensorRule*> rules;
   for (const TensorRule& rule : family.tensors) {
     rules.emplace(rule.logical, &rule);
   }
+  const int64_t num_layers = num_layers_in(shapes);
   std::vector<RuledPart> parts;
   for (const auto& [name, shape] : shapes) {
     std::vector<int64_t> numbers;
@@ -164,7 +181,8 @@ std::vector<MappedTensor> map_tensors(const ModelFamily& family, const LogicalSh
                        "describe another kind of model",
                        family.model_type, name);
     for (auto rule = begin; rule != end; ++rule) {
-      add_parts(*rule->second, name, numbers.empty() ? 0 : numbers.front(), shape, parts);
+      const int64_t first = rule->second->is_behind_layers ? num_layers : 0;
+      add_parts(*rule->second, name, numbers.empty() ? 0 : first + numbers.front(), shape, parts);
     }
   }
   std::map<std::string, std::vector<RuledPart>> by_name;

@@ -94,8 +94,15 @@ double training_flops(const Config& config, double num_tokens, double sequence_l
            2 * hidden * latent +  // to and from it
            hidden * static_cast<double>(moe.num_experts + (has_gate ? 1 : 0));
   };
-  double per_token = hidden * static_cast<double>(model.vocab_size);
-  for (const LayerSpec& layer : describe_layers(config)) {
+  const double logits = hidden * static_cast<double>(model.vocab_size);
+  std::vector<LayerSpec> layers = describe_layers(config);
+  double per_token = logits;
+  if (config.mtp.loss_coeff > 0) {  // each module has a layer like the last
+    const auto num_modules = static_cast<size_t>(config.mtp.num_layers);
+    per_token += static_cast<double>(num_modules) * (2 * hidden * hidden + logits);
+    layers.insert(layers.end(), num_modules, LayerSpec(layers.back()));
+  }
+  for (const LayerSpec& layer : layers) {
     if (layer.kinds.has(MixerKind::kAttention)) {
       per_token += projections + scores(layer);
     }

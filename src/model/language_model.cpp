@@ -29,14 +29,15 @@ std::vector<StageLayers> stages_over(const Group& pipeline, const Config& config
 constexpr const char* kEmbeddingPart = "embedding";
 constexpr const char* kHeadPart = "head";
 
-std::string layer_part(size_t layer) {
-  return "layers." + std::to_string(layer);
-}
-
 void add_objective(at::Tensor& sum, const at::Tensor& term) {
   if (term.defined()) {
     sum = sum.defined() ? sum + term : term;
   }
+}
+
+// sum / weight, in a graph even where no token has a weight.
+at::Tensor mean_loss(const at::Tensor& sum, double weight, Ledger& ledger) {
+  return weight > 0 ? sum * ledger.scale(kLossDenominator, 1 / weight) : sum * 0;
 }
 
 }  // namespace
@@ -54,7 +55,8 @@ LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
   if (config.attention.window > 0 && config.rope.window_base > 0) {
     window_rotary_.emplace(with_window_rope(config), dtype_);
   }
-  const std::vector<LayerSpec> specs = describe_layers(config);
+  std::vector<LayerSpec> specs = describe_layers(config);
+  specs.insert(specs.end(), static_cast<size_t>(config.mtp.num_layers), LayerSpec(specs.back()));
   layers_.resize(specs.size());
   for (const LayerSpec& spec : specs) {
     moe_index_.push_back(spec.has_experts() ? std::ssize(num_experts_) : -1);
@@ -69,9 +71,9 @@ LanguageModel::LanguageModel(Parameters& parameters, const Config& config)
 
 void LanguageModel::make_stage(Parameters& parameters, const StageLayers& stage,
                                const std::vector<LayerSpec>& specs) {
-  const bool is_shared = config_.model.tie_embeddings && pipeline_.size() > 1;
+  const bool is_shared = uses_embedding_at_the_end() && pipeline_.size() > 1;
   const bool uses_embedding =
-      stage.has_embedding || (stage.has_head && config_.model.tie_embeddings);
+      stage.has_embedding || (stage.has_head && uses_embedding_at_the_end());
   if (uses_embedding && embedding_ == nullptr) {
     embedding_ = std::make_unique<Embedding>(Scope{parameters, "embedding"}, config_,
                                              is_shared ? 2 : 1, stage.has_embedding ? 0 : 1);
@@ -85,7 +87,29 @@ void LanguageModel::make_stage(Parameters& parameters, const StageLayers& stage,
     final_norm_ = std::make_unique<Norm>(Scope{parameters, "final_norm"}, config_.model,
                                          config_.parallel.sequence_parallel);
     head_ = std::make_unique<OutputHead>(Scope{parameters, "head"}, config_, embedding_.get());
+    make_predictions(parameters, specs.back());
   }
+}
+
+void LanguageModel::make_predictions(Parameters& parameters, const LayerSpec& spec) {
+  for (int64_t i = 0; i < config_.mtp.num_layers; ++i) {
+    const Scope scope = Scope{parameters, "mtp"} / std::to_string(i);
+    predictions_.push_back(std::make_unique<PredictionModule>(scope, config_));
+    layers_[static_cast<size_t>(num_layers() + i)] =
+        std::make_unique<DecoderLayer>(scope / "layer", config_, spec);
+  }
+}
+
+bool LanguageModel::uses_embedding_at_the_end() const {
+  return config_.model.tie_embeddings || config_.mtp.num_layers > 0;
+}
+
+int64_t LanguageModel::num_predictions() const {
+  return config_.mtp.loss_coeff > 0 ? config_.mtp.num_layers : 0;
+}
+
+std::string LanguageModel::layer_part(size_t layer) const {
+  return static_cast<int64_t>(layer) < num_layers() ? "layers." + std::to_string(layer) : kHeadPart;
 }
 
 void LanguageModel::check_is_whole() const {
@@ -191,6 +215,19 @@ std::vector<LanguageModel::LayerRange> LanguageModel::recomputed_together(
   return ranges;
 }
 
+void LanguageModel::check_batch(const TokenBatch& batch) const {
+  const int64_t num_tokens = batch.table.held.size();
+  check_shares(batch.table);
+  check_shape("tokens", batch.tokens, {num_tokens});
+  check_shape("labels", batch.labels, {num_tokens});
+  check_shape("loss weights", batch.weights, {num_tokens});
+  const auto num_further = std::ssize(batch.further);
+  check<ShapeError>(num_further == num_predictions() || !at::GradMode::is_enabled(),
+                    "a batch that looks {} tokens further does not fit {} modules of multi-token "
+                    "prediction",
+                    num_further, num_predictions());
+}
+
 void LanguageModel::check_shares(const SequenceTable& table) const {
   check<ShapeError>(table.num_shares == num_context_ranks_,
                     "a batch divided into {} shares does not fit {} context-parallel ranks",
@@ -216,10 +253,7 @@ ModelOutput LanguageModel::forward_stage(int64_t stage, const at::Tensor& input,
                                          const TokenBatch& batch, const Denominators& denominators,
                                          const RoutingMemos& memos) const {
   const int64_t num_tokens = batch.table.held.size();
-  check_shares(batch.table);
-  check_shape("tokens", batch.tokens, {num_tokens});
-  check_shape("labels", batch.labels, {num_tokens});
-  check_shape("loss weights", batch.weights, {num_tokens});
+  check_batch(batch);
   ForwardContext context = context_for(batch.table, {}, denominators.tokens);
   context.is_training = at::GradMode::is_enabled();
   context.first_token = batch.first_token;
@@ -245,7 +279,7 @@ ModelOutput LanguageModel::forward_stage(int64_t stage, const at::Tensor& input,
     }
   }
   if (own.has_head) {
-    add_language_loss(hidden, batch, denominators, output);
+    add_losses(hidden, batch, denominators, context, memos, output);
   } else {
     output.hidden = hidden.tensor;
   }
@@ -260,7 +294,7 @@ Placed LanguageModel::embed(const at::Tensor& tokens, const Placement& placement
 std::vector<std::string> LanguageModel::parts_of_stage(int64_t stage) const {
   const StageLayers& own = stages_.at(static_cast<size_t>(stage));
   std::vector<std::string> parts;
-  if (own.has_embedding || (own.has_head && config_.model.tie_embeddings)) {
+  if (own.has_embedding || (own.has_head && uses_embedding_at_the_end())) {
     parts.emplace_back(kEmbeddingPart);
   }
   for (int64_t layer = own.first; layer < own.end; ++layer) {
@@ -272,32 +306,68 @@ std::vector<std::string> LanguageModel::parts_of_stage(int64_t stage) const {
   return parts;
 }
 
-void LanguageModel::add_language_loss(const Placed& hidden, const TokenBatch& batch,
-                                      const Denominators& denominators, ModelOutput& output) const {
+void LanguageModel::add_losses(const Placed& hidden, const TokenBatch& batch,
+                               const Denominators& denominators, const ForwardContext& context,
+                               const RoutingMemos& memos, ModelOutput& output) const {
   PartListener* const listener = parameters_.part_listener();
   PartUse use(listener, kHeadPart, hidden.tensor);
-  std::optional<PartUse> use_of_tied;
-  if (config_.model.tie_embeddings) {
-    use_of_tied.emplace(listener, kEmbeddingPart, hidden.tensor);
+  std::optional<PartUse> use_of_embedding;
+  if (uses_embedding_at_the_end()) {
+    use_of_embedding.emplace(listener, kEmbeddingPart, hidden.tensor);
   }
-  const TokenLoss loss = head_->loss(final_norm_->forward(hidden), batch.labels, batch.weights);
-  use.ends_with(loss.weighted_sum);
-  if (use_of_tied) {
-    use_of_tied->ends_with(loss.weighted_sum);
+  const Placed normed = final_norm_->forward(hidden);
+  at::Tensor objective = language_loss(normed, batch, denominators, output);
+  if (context.is_training && num_predictions() > 0) {
+    objective = objective + prediction_losses(normed, batch, denominators, context, memos, output);
   }
+  use.ends_with(objective);
+  if (use_of_embedding) {
+    use_of_embedding->ends_with(objective);
+  }
+  output.objective = output.objective.defined() ? objective + output.objective : objective;
+}
+
+at::Tensor LanguageModel::language_loss(const Placed& normed, const TokenBatch& batch,
+                                        const Denominators& denominators,
+                                        ModelOutput& output) const {
+  const TokenLoss loss = head_->loss(normed, batch.labels, batch.weights);
   output.loss_sum = loss.weighted_sum.detach();
   output.token_losses = loss.per_token;
-  const at::Tensor language_loss =
-      denominators.loss_weight > 0
-          ? loss.weighted_sum * ledger_.scale(kLossDenominator, 1 / denominators.loss_weight)
-          : loss.weighted_sum * 0;
-  output.objective = output.objective.defined() ? language_loss + output.objective : language_loss;
+  return mean_loss(loss.weighted_sum, denominators.loss_weight, ledger_);
+}
+
+// Module after module, each from what the one before has made; with what their layers add to the
+// objective.
+at::Tensor LanguageModel::prediction_losses(Placed hidden, const TokenBatch& batch,
+                                            const Denominators& denominators,
+                                            const ForwardContext& context,
+                                            const RoutingMemos& memos, ModelOutput& output) const {
+  const double coefficient = config_.mtp.loss_coeff / static_cast<double>(num_predictions());
+  at::Tensor objective;
+  for (size_t i = 0; i < predictions_.size(); ++i) {
+    const TokenBatch::Further& further = batch.further[i];
+    const Placed input = predictions_[i]->join(embed(further.tokens, hidden.placement), hidden);
+    const size_t layer = static_cast<size_t>(num_layers()) + i;
+    const LayerRange range{layer, layer + 1, config_.train.recompute == Recompute::kFull};
+    LayersOutput part = range.is_recomputed ? recompute_layers(range, input, context, memos)
+                                            : forward_layers(range, input, context, memos);
+    add_objective(objective, part.objective);
+    if (moe_index_[layer] >= 0) {
+      output.moe[static_cast<size_t>(moe_index_[layer])] = std::move(part.statistics.front());
+    }
+    hidden = predictions_[i]->finish(part.hidden);
+    const TokenLoss loss = head_->loss(hidden, further.labels, further.weights);
+    output.further_loss_sums.push_back(loss.weighted_sum.detach());
+    add_objective(objective, coefficient * mean_loss(loss.weighted_sum,
+                                                     denominators.further_weights.at(i), ledger_));
+  }
+  return objective;
 }
 
 DecodingCache LanguageModel::new_cache() const {
   DecodingCache cache;
-  for (const auto& layer : layers_) {
-    cache.layers.push_back(layer->new_cache());
+  for (size_t i = 0; i < static_cast<size_t>(num_layers()); ++i) {
+    cache.layers.push_back(layers_[i]->new_cache());
   }
   return cache;
 }
@@ -321,7 +391,7 @@ at::Tensor LanguageModel::next_logits(const std::vector<std::vector<int64_t>>& t
   const ForwardContext context =
       context_for(SequenceTable::from_lengths(lengths), first_positions, 1);
   Placed hidden = embedding_->forward(at::tensor(row, at::kLong), residual_placement(num_tokens));
-  for (size_t i = 0; i < layers_.size(); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(num_layers()); ++i) {
     std::vector<LayerCache*> of_layer;
     for (DecodingCache& cache : caches) {
       of_layer.push_back(&cache.layers.at(i));
@@ -339,8 +409,8 @@ at::Tensor LanguageModel::logits(const TokenBatch& batch) const {
   const at::NoGradGuard no_grad;
   const ForwardContext context = context_for(batch.table, {}, 1);
   Placed hidden = embedding_->forward(batch.tokens, residual_placement(batch.table.held.size()));
-  for (const auto& layer : layers_) {
-    hidden = layer->forward(hidden, context, std::make_shared<RoutingMemo>()).hidden;
+  for (size_t i = 0; i < static_cast<size_t>(num_layers()); ++i) {
+    hidden = layers_[i]->forward(hidden, context, std::make_shared<RoutingMemo>()).hidden;
   }
   return head_->logits(final_norm_->forward(hidden));
 }

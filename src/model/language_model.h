@@ -7,6 +7,7 @@
 #include "base/token_batch.h"
 #include "config/pipeline_layout.h"
 #include "model/decoder_layer.h"
+#include "model/prediction_module.h"
 #include "model/rotary.h"
 #include "nn/embedding.h"
 #include "nn/output_head.h"
@@ -18,11 +19,16 @@ namespace switchyard {
 struct Denominators {
   double loss_weight = 1;  // sum of the tokens' loss weights
   double tokens = 1;       // real tokens
+  // The first of these for what each module of multi-token prediction foretells: what has no label
+  // that far behind it does not count.
+  std::vector<double> further_weights = {};
 };
 
 struct ModelOutput {
   // [] to call backward() on: this micro-batch's part of the one objective,
-  //   sum of weight x token loss / loss_weight + auxiliary terms.
+  //   sum of weight x token loss / loss_weight + auxiliary terms,
+  // among these mtp.loss_coeff x the mean over the modules of multi-token prediction of the same
+  // quotient of each.
   // Equal over tp in its first term; each rank has its part of the auxiliary terms. Of a pipeline
   // stage, its own terms; undefined without any.
   at::Tensor objective;
@@ -32,6 +38,7 @@ struct ModelOutput {
   // Of the last stage, else undefined.
   at::Tensor loss_sum;      // [] sum of weight x token loss of this micro-batch, without gradient
   at::Tensor token_losses;  // [tokens] without gradient
+  std::vector<at::Tensor> further_loss_sums;  // as loss_sum, of each module; none out of training
   std::vector<MoeStatistics> moe;  // one per MoE layer of the model; empty in other stages' layers
 };
 
@@ -45,10 +52,12 @@ struct DecodingCache {
 };
 
 // A decoder-only language model, built from a list of layer descriptions.
-// Parameter names: embedding.weight, layers.N.…, final_norm.weight, head.weight.
+// Parameter names: embedding.weight, layers.N.…, final_norm.weight, head.weight; of multi-token
+// prediction mtp.N.… and mtp.N.layer.…
 //
 // Over pipeline ranks, each makes the stages that pipeline_layout() gives it, under the same names.
-// The last rank makes a copy of a tied embedding.
+// The last rank makes a copy of the embedding where it is tied, or modules of multi-token
+// prediction, which are all there, use it.
 class LanguageModel {
  public:
   // Declares its parameters in `parameters`, which must outlive the model. Throws ConfigError when
@@ -99,18 +108,30 @@ class LanguageModel {
   // Of the routed experts of all layers of this rank, since the last call.
   ExpertWork take_expert_work();
 
-  int64_t num_layers() const { return static_cast<int64_t>(layers_.size()); }
+  int64_t num_layers() const { return config_.model.num_layers; }
+  // Modules that foretell further tokens in training, whose batches must have looked so far.
+  int64_t num_predictions() const;
   // Of each MoE layer of the model, of all stages.
   const std::vector<int64_t>& num_experts() const { return num_experts_; }
 
  private:
   void make_stage(Parameters& parameters, const StageLayers& stage,
                   const std::vector<LayerSpec>& specs);
+  void make_predictions(Parameters& parameters, const LayerSpec& spec);
+  bool uses_embedding_at_the_end() const;
+  std::string layer_part(size_t layer) const;
+  void check_batch(const TokenBatch& batch) const;
   void check_is_whole() const;
   void check_is_in_memory() const;
   Placed embed(const at::Tensor& tokens, const Placement& placement) const;
-  void add_language_loss(const Placed& hidden, const TokenBatch& batch,
-                         const Denominators& denominators, ModelOutput& output) const;
+  void add_losses(const Placed& hidden, const TokenBatch& batch, const Denominators& denominators,
+                  const ForwardContext& context, const RoutingMemos& memos,
+                  ModelOutput& output) const;
+  at::Tensor language_loss(const Placed& normed, const TokenBatch& batch,
+                           const Denominators& denominators, ModelOutput& output) const;
+  at::Tensor prediction_losses(Placed hidden, const TokenBatch& batch,
+                               const Denominators& denominators, const ForwardContext& context,
+                               const RoutingMemos& memos, ModelOutput& output) const;
   Placement residual_placement(int64_t num_tokens) const;
   void check_shares(const SequenceTable& table) const;
   // `first_positions`: of each sequence; empty for zeros.
@@ -147,7 +168,8 @@ class LanguageModel {
   std::vector<int64_t> moe_index_;    // of each layer among the MoE layers; -1 where dense
   // Null where they are on other pipeline ranks.
   std::unique_ptr<Embedding> embedding_;
-  std::vector<std::unique_ptr<DecoderLayer>> layers_;
+  std::vector<std::unique_ptr<DecoderLayer>> layers_;  // then those of multi-token prediction
+  std::vector<std::unique_ptr<PredictionModule>> predictions_;  // none on other ranks
   std::unique_ptr<Norm> final_norm_;
   std::unique_ptr<OutputHead> head_;
   mutable Rotary rotary_;

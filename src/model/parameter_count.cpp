@@ -31,6 +31,10 @@ ParameterCount count_parameters(const Config& config) {
       const std::vector<int64_t>& shape = piece.spec().shape;
       const int64_t elements =
           std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+      if (piece.name().starts_with("mtp.")) {
+        count.prediction += elements;
+        continue;
+      }
       const bool is_routed = piece.spec().family == Family::kExpert;
       count.total += elements;
       // The first dim of an expert parameter counts experts.

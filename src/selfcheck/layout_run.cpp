@@ -113,6 +113,8 @@ std::vector<TokenBatch> own_batches(const LayoutRun& run, int64_t step, const Gr
   std::vector<TokenBatch> batches =
       batches_of(run, step, shard_range(run.num_micro_batches, data.size(), data.rank()));
   for (TokenBatch& batch : batches) {
+    const MtpConfig& mtp = run.config.mtp;
+    batch.look_further(mtp.loss_coeff > 0 ? mtp.num_layers : 0);
     batch = batch.share(context.size(), context.rank());
   }
   return batches;
@@ -123,6 +125,9 @@ void add_outcome(const StepOutcome& outcome, int64_t step, LogicalTensors& resul
     result.add_whole(fmt::format("{}.{}", name, step), at::full({1}, value, at::kDouble));
   };
   add("loss", outcome.loss());
+  for (size_t i = 0; i < outcome.further.size(); ++i) {
+    add(fmt::format("further_{}", i), outcome.further[i].loss_sum / outcome.further[i].loss_weight);
+  }
   add("grad_norm", outcome.grad_norm);
   add("balance", outcome.balance_loss.value_or(0));
   add("step_balance", outcome.step_balance_loss.value_or(0));

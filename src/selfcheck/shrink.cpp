@@ -110,7 +110,7 @@ PipelineEnds pipeline_ends(const Config& before, const Config& config) {
   return ends;
 }
 
-std::string layout_text(const PipelineEnds& ends, int64_t num_layers) {
+std::string layout_text(const PipelineEnds& ends, int64_t num_layers, int64_t num_predictions) {
   if (!ends.is_embedding_alone && !ends.is_head_alone) {
     return "";
   }
@@ -120,7 +120,8 @@ std::string layout_text(const PipelineEnds& ends, int64_t num_layers) {
     const ShardRange layers = shard_range(num_layers, stages, stage);
     text += (stage > 0 ? "|" : "") + std::string(static_cast<size_t>(layers.size()), 't');
   }
-  return text + (ends.is_head_alone ? "|L" : "L");
+  return text + (ends.is_head_alone ? "|" : "") +
+         std::string(static_cast<size_t>(num_predictions), 'm') + "L";
 }
 
 // The text of moe.overrides that gives `layers`, as `0,2` or `4-7`, the settings of `settings`.
@@ -413,8 +414,10 @@ void shorten(Config& config) {
 // `config`: `before` with its axes made small.
 void shrink_model(const Config& before, Config& config) {
   const PipelineEnds ends = pipeline_ends(before, config);
+  config.mtp.num_layers = std::min(config.mtp.num_layers, int64_t{2});
   shrink_layers(config, ends.num_stages_with_layers());
-  config.parallel.pipeline_layout = layout_text(ends, config.model.num_layers);
+  config.parallel.pipeline_layout =
+      layout_text(ends, config.model.num_layers, config.mtp.num_layers);
   shrink_widths(before, config);
   shorten(config);
 }

@@ -1,6 +1,9 @@
 #include "train/step_metrics.h"
 
+#include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include <ATen/ATen.h>
 
@@ -16,6 +19,9 @@ std::vector<int64_t> numbers_of_moe_layers(const Config& config) {
     if (layers[i]) {
       numbers.push_back(static_cast<int64_t>(i));
     }
+  }
+  for (int64_t i = 0; !layers.empty() && layers.back() && i < config.mtp.num_layers; ++i) {
+    numbers.push_back(std::ssize(layers) + i);  // behind the model's own
   }
   return numbers;
 }
@@ -34,6 +40,11 @@ StepMetrics measured_by(const StepOutcome& outcome, const Config& config) {
   put_term("step_balance", outcome.step_balance_loss);
   put_term("global_balance", outcome.global_balance_loss);
   put_term("z", outcome.z_loss);
+  for (size_t i = 0; i < outcome.further.size(); ++i) {
+    const Ratio mean{outcome.further[i].loss_sum, outcome.further[i].loss_weight};
+    const std::string name = fmt::format("mtp_{}", i + 1);
+    put_term(name.c_str(), mean.value());
+  }
   metrics.skipped = !outcome.skipped.empty();
   metrics.grad_norm = outcome.grad_norm;
   metrics.tokens = outcome.num_tokens;

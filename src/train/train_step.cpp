@@ -31,11 +31,9 @@ constexpr std::array<Term, 4> kTerms = {{
     {&MoeStatistics::z_loss, &StepOutcome::z_loss},
 }};
 
-// Brings the loss, which only the last pipeline stage knows, to the others.
-double share_last_loss(double loss_sum, const Group& pipeline) {
-  const at::Tensor loss = at::full({1}, loss_sum, at::kDouble);
-  pipeline.all_reduce(loss, kLossOfLastStage);
-  return loss.item<double>();
+// Brings losses, which only the last pipeline stage knows, to the others.
+void share_last_losses(const at::Tensor& losses, const Group& pipeline) {
+  pipeline.all_reduce(losses, kLossOfLastStage);
 }
 
 // Sums of one step on this rank, brought together over ranks in a few collectives. Every rank
@@ -43,7 +41,8 @@ double share_last_loss(double loss_sum, const Group& pipeline) {
 class StepTotals {
  public:
   // One layer per MoE layer of the model.
-  explicit StepTotals(const std::vector<int64_t>& num_experts) : layers_(num_experts.size()) {
+  StepTotals(const std::vector<int64_t>& num_experts, int64_t num_predictions)
+      : loss_sums_(static_cast<size_t>(1 + num_predictions)), layers_(num_experts.size()) {
     for (size_t i = 0; i < layers_.size(); ++i) {
       layers_[i].tokens_per_expert = at::zeros({num_experts[i]}, at::kLong);
     }
@@ -51,7 +50,10 @@ class StepTotals {
 
   void add(const ModelOutput& output) {
     if (output.loss_sum.defined()) {
-      loss_sum_ += output.loss_sum.item<double>();
+      loss_sums_[0] += output.loss_sum.item<double>();
+    }
+    for (size_t i = 0; i < output.further_loss_sums.size(); ++i) {
+      loss_sums_.at(1 + i) += output.further_loss_sums[i].item<double>();
     }
     for (size_t i = 0; i < layers_.size(); ++i) {
       for (const auto& [member, unused] : kTerms) {
@@ -63,9 +65,14 @@ class StepTotals {
   }
 
   void reduce_into(StepOutcome& outcome, const Groups& groups) {
-    const at::Tensor loss = at::full({1}, loss_sum_, at::kDouble);
-    groups[GroupName::kDataContext].all_reduce(loss, kLossTotals);
-    outcome.loss_sum = share_last_loss(loss.item<double>(), groups[GroupName::kPipeline]);
+    const at::Tensor losses = at::tensor(loss_sums_, at::kDouble);
+    groups[GroupName::kDataContext].all_reduce(losses, kLossTotals);
+    share_last_losses(losses, groups[GroupName::kPipeline]);
+    const auto* loss = losses.const_data_ptr<double>();
+    outcome.loss_sum = *loss;
+    for (EvalOutcome& further : outcome.further) {
+      further.loss_sum = *++loss;
+    }
     if (layers_.empty()) {
       return;
     }
@@ -138,22 +145,27 @@ class StepTotals {
                       at::kDouble);
   }
 
-  double loss_sum_ = 0;
+  std::vector<double> loss_sums_;  // of the tokens' losses, then of each further prediction's
   std::vector<MoeStatistics> layers_;
 };
 
 }  // namespace
 
 Denominators count_batch(const MicroBatches& micro_batches, const Groups& groups) {
-  const at::Tensor totals = at::zeros({2}, at::kDouble);
+  const int64_t num_further = micro_batches.size() > 0 ? std::ssize(micro_batches[0].further) : 0;
+  const at::Tensor totals = at::zeros({2 + num_further}, at::kDouble);
   auto* total = totals.mutable_data_ptr<double>();
   for (int64_t i = 0; i < micro_batches.size(); ++i) {
     const TokenBatch& batch = micro_batches[i];
     total[0] += batch.weights.sum(at::kDouble).item<double>();
     total[1] += static_cast<double>(batch.table.num_real(batch.table.held));
+    for (int64_t depth = 0; depth < num_further; ++depth) {
+      total[2 + depth] +=
+          batch.further[static_cast<size_t>(depth)].weights.sum(at::kDouble).item<double>();
+    }
   }
   groups[GroupName::kDataContext].all_reduce(totals, kBatchTotals);
-  return {total[0], total[1]};
+  return {total[0], total[1], std::vector<double>(total + 2, total + 2 + num_further)};
 }
 
 namespace {
@@ -163,7 +175,7 @@ StepOutcome compute_gradients_with(const LanguageModel& model, Parameters& param
                                    MakeSchedule make_schedule) {
   const Groups& groups = parameters.groups();
   const Denominators denominators = count_batch(micro_batches, groups);
-  StepTotals totals(model.num_experts());
+  StepTotals totals(model.num_experts(), model.num_predictions());
   ModelStages stages(model, &parameters, micro_batches, denominators, memos,
                      [&totals](int64_t, const ModelOutput& output) { totals.add(output); });
   const PipelineShape shape = pipeline_shape(model, micro_batches.size());
@@ -171,6 +183,9 @@ StepOutcome compute_gradients_with(const LanguageModel& model, Parameters& param
   StepOutcome outcome;
   outcome.loss_weight = denominators.loss_weight;
   outcome.num_tokens = static_cast<int64_t>(denominators.tokens);
+  for (const double weight : denominators.further_weights) {
+    outcome.further.push_back({.loss_weight = weight});
+  }
   totals.reduce_into(outcome, groups);
   reduce_gradients(parameters);
   return outcome;
@@ -222,7 +237,9 @@ EvalOutcome evaluate_batches(const LanguageModel& model, const MicroBatches& mic
                      });
   const PipelineShape shape = pipeline_shape(model, micro_batches.size());
   (void)run_schedule(forward_only(shape), stages, model.pipeline());
-  outcome.loss_sum = share_last_loss(outcome.loss_sum, model.pipeline());
+  const at::Tensor loss = at::full({1}, outcome.loss_sum, at::kDouble);
+  share_last_losses(loss, model.pipeline());
+  outcome.loss_sum = loss.item<double>();
   return outcome;
 }
 

@@ -11,13 +11,21 @@
 
 namespace switchyard {
 
+// The loss of a batch, over its weights.
+struct EvalOutcome {
+  double loss_sum = 0;
+  double loss_weight = 0;
+};
+
 // What one optimizer step measured, over the whole global batch; equal on all ranks. Every mean is
 // a sum over the batch divided by a sum over the batch.
 struct StepOutcome {
   double loss_sum = 0;     // sum of weight x cross-entropy, nats, before the update
   double loss_weight = 0;  // sum of the weights
   int64_t num_tokens = 0;  // real tokens
-  double grad_norm = 0;    // before clipping
+  // Of each module of multi-token prediction: the same sums over what it foretells.
+  std::vector<EvalOutcome> further = {};
+  double grad_norm = 0;  // before clipping
   // Means over the MoE layers that have the term, before its coefficient.
   std::optional<double> balance_loss;
   std::optional<double> step_balance_loss;
@@ -28,12 +36,6 @@ struct StepOutcome {
   std::string skipped;  // why the step was not made (train/non_finite.h); "" when it was
 
   double loss() const { return loss_weight > 0 ? loss_sum / loss_weight : 0; }  // the mean
-};
-
-// The loss of a batch without its gradient.
-struct EvalOutcome {
-  double loss_sum = 0;
-  double loss_weight = 0;
 };
 
 // Sums over the global batch: one number per rank of dp x cp, added up. Collective over dp x cp.

@@ -65,6 +65,7 @@ LoadedModel load_model(const std::filesystem::path& path, const Groups& groups,
     loaded.config.moe.step_aux_loss_coeff = 0;
     loaded.config.moe.global_aux_loss_coeff = 0;
     loaded.config.moe.z_loss_coeff = 0;
+    loaded.config.mtp.loss_coeff = 0;
   }
   loaded.parameters = std::make_unique<Parameters>(
       groups, Dtypes::of(loaded.config.train.precision),

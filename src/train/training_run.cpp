@@ -409,8 +409,9 @@ MicroBatches TrainingRun::next_batches() {
   const int64_t first = samples_consumed_ + micro * data_group.rank();
   return {config_.train.global_batch_size / per_step,
           [this, &context_group, micro, per_step, first](int64_t index) {
-            return data_->batch(first + index * per_step, micro)
-                .share(context_group.size(), context_group.rank());
+            TokenBatch batch = data_->batch(first + index * per_step, micro);
+            batch.look_further(trained_->model.num_predictions());
+            return batch.share(context_group.size(), context_group.rank());
           }};
 }
 

@@ -13,10 +13,10 @@ TEST(NotBuilt, LetsDefaultsPass) {
 
 TEST(NotBuilt, NamesEachSettingAndItsDefault) {
   Config config;
-  config.mtp.num_layers = 2;
+  config.mtp.repeated_layer = true;
   config.parallel.data_sharding = DataSharding::kOptimizer;
   EXPECT_EQ(settings_not_built(config),
-            std::vector<std::string>{"mtp.num_layers (2) is not built yet: leave it 0"});
+            std::vector<std::string>{"mtp.repeated_layer (true) is not built yet: leave it false"});
 }
 
 }  // namespace

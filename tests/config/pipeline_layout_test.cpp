@@ -30,8 +30,10 @@ TEST(PipelineLayout, ReadsMegatronsNotation) {
             (Stages{{0, 2, true, false}, {2, 3, false, true}}));
   EXPECT_EQ(pipeline_layout(pipeline(2, 4, 1, "E|t|t|L")),
             (Stages{{0, 0, true, false}, {0, 1}, {1, 2}, {2, 2, false, true}}));
-  // DeepSeek-V3 on 16 ranks, without its multi-token prediction.
-  const Stages deepseek = pipeline_layout(pipeline(61, 16, 1, "Et*4|(t*4|)*14,tL"));
+  // DeepSeek-V3 on 16 ranks.
+  Config with_prediction = pipeline(61, 16, 1, "Et*4|(t*4|)*14,tmL");
+  with_prediction.mtp.num_layers = 1;
+  const Stages deepseek = pipeline_layout(with_prediction);
   EXPECT_EQ(deepseek[1], (StageLayers{4, 8}));
   EXPECT_EQ(deepseek[15], (StageLayers{60, 61, false, true}));
   EXPECT_EQ(pipeline_layout(pipeline(9, 2, 2, "Et|((t)*2 t|)*2 tt L")),
@@ -58,10 +60,13 @@ TEST(PipelineLayout, SaysWhatIsWrong) {
             "parallel.virtual_pipeline_size (2 x 1) are 2");
   EXPECT_EQ(wrong("Etttt|"), "parallel.pipeline_layout (\"Etttt|\") leaves stage 1 empty");
   EXPECT_EQ(wrong("Ettt|tmL"),
-            "parallel.pipeline_layout (\"Ettt|tmL\") has an m: multi-token "
-            "prediction is not built yet");
+            "parallel.pipeline_layout (\"Ettt|tmL\") has 1 modules of multi-token prediction (m), "
+            "mtp.num_layers is 0");
+  EXPECT_EQ(wrong("Ettm|ttL"),
+            "parallel.pipeline_layout (\"Ettm|ttL\") must have every m right before L: modules of "
+            "multi-token prediction are where the head is");
   EXPECT_EQ(wrong("Ettx|tL"),
-            "parallel.pipeline_layout (\"Ettx|tL\") has a \"x\": stages are made of E, t and L");
+            "parallel.pipeline_layout (\"Ettx|tL\") has a \"x\": stages are made of E, t, m and L");
   const std::string ends = " must have one E, at its very beginning, and one L, at its very end";
   for (const std::string layout :
        {"tEt|ttL", "tt|ttL", "Ett|tt", "EttL|tt", "EEtt|ttL", "L|tttE"}) {

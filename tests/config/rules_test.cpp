@@ -210,6 +210,17 @@ TEST(Rules, InterleavedRotationIsOfLatentAttention) {
                   "where mla.kv_lora_rank is 0"});
 }
 
+TEST(Rules, TensorRanksShareTheProjectionsOfMultiTokenPrediction) {
+  EXPECT_EQ(broken_by([](Config& c) {
+              c.model.hidden_size = 66;
+              c.model.head_dim = 16;
+              c.parallel.tensor_size = 4;
+              c.mtp.num_layers = 1;
+            }),
+            Lines{"model.hidden_size (66) must be a multiple of parallel.tensor_size (4) for the "
+                  "projections of multi-token prediction"});
+}
+
 TEST(Rules, LayersHaveAWidth) {
   EXPECT_EQ(broken_by([](Config& c) { c.moe.num_experts = 0; }),
             Lines{"model.ffn_hidden_size must be given: moe.num_experts is 0, so that every layer "

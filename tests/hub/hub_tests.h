@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -36,6 +37,27 @@ inline const std::vector<std::string> kGoldenFamilies = [] {
 
 inline nlohmann::json read_json(const std::filesystem::path& path) {
   return nlohmann::json::parse(file_bytes(path));
+}
+
+// With modules of multi-token prediction, whose layers are copies of the last.
+inline void add_predictions(std::map<std::string, at::Tensor>& tensors, int64_t num_layers) {
+  const std::string last = "model.layers." + std::to_string(num_layers - 1) + ".";
+  const std::string module = "model.layers." + std::to_string(num_layers) + ".";
+  std::map<std::string, at::Tensor> added;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.starts_with(last)) {
+      added[module + name.substr(last.size())] = tensor.clone();
+    }
+  }
+  const int64_t hidden = tensors.at("model.norm.weight").size(0);
+  at::manual_seed(4);
+  added[module + "enorm.weight"] = at::rand({hidden});
+  added[module + "hnorm.weight"] = at::rand({hidden});
+  added[module + "shared_head.norm.weight"] = at::rand({hidden});
+  added[module + "eh_proj.weight"] = at::randn({hidden, 2 * hidden});
+  added[module + "embed_tokens.weight"] = tensors.at("model.embed_tokens.weight").clone();
+  added[module + "shared_head.head.weight"] = tensors.at("lm_head.weight").clone();
+  tensors.merge(added);
 }
 
 // A copy of a golden directory that a test may damage.

@@ -91,6 +91,57 @@ TEST_F(ImportExport, CarriesDroppedTensorsAndOtherFilesAlong) {
   expect_same_weights(rotary.path(), folder_ / "out");
 }
 
+TEST_F(ImportExport, GivesBackModulesOfMultiTokenPrediction) {
+  const DirectoryCopy copy("deepseek_v3");
+  copy.change_tensors([](auto& tensors) { add_predictions(tensors, 2); });
+  copy.change_config([](auto& fields) { fields["num_nextn_predict_layers"] = 1; });
+  const HfModel model = open_hf_model(copy.path());
+  EXPECT_EQ(model.config.mtp.num_layers, 1);
+  EXPECT_EQ(model.index.tensors.at("mtp.0.projection").global_shape,
+            (std::vector<int64_t>{16, 2, 16}));
+  EXPECT_TRUE(model.index.tensors.contains("mtp.0.layer.moe.experts.gate_up"));
+  import(copy.path());
+  export_again();
+  expect_same_weights(copy.path(), folder_ / "out");
+}
+
+// As transformers writes it.
+TEST_F(ImportExport, ReadsModelsWithoutTheModulesThatTheyName) {
+  const DirectoryCopy copy("deepseek_v3");
+  copy.change_config([](auto& fields) { fields["num_nextn_predict_layers"] = 1; });
+  EXPECT_EQ(open_hf_model(copy.path()).config.mtp.num_layers, 0);
+  import(copy.path());
+  export_again();
+  expect_same_weights(copy.path(), folder_ / "out");
+  EXPECT_EQ(read_json(folder_ / "out" / "config.json"), read_json(copy / "config.json"));
+}
+
+TEST_F(ImportExport, ComparesWhatModulesShareWithTheModel) {
+  const auto refusal_with =
+      [](const std::function<void(std::map<std::string, at::Tensor>&)>& edit) {
+        const DirectoryCopy copy("deepseek_v3");
+        copy.change_tensors([&](auto& tensors) {
+          add_predictions(tensors, 2);
+          edit(tensors);
+        });
+        copy.change_config([](auto& fields) { fields["num_nextn_predict_layers"] = 1; });
+        return message_of<FileError>([&] { open_hf_model(copy.path()); });
+      };
+  EXPECT_NE(
+      refusal_with([](auto& tensors) { tensors["model.layers.2.shared_head.head.weight"].add_(1); })
+          .find("differs from \"lm_head.weight\", but a module of multi-token prediction "
+                "shares it with the model"),
+      std::string::npos);
+  EXPECT_NE(refusal_with([](auto& tensors) {
+              tensors["model.layers.2.embed_tokens.weight"].add_(1);
+            }).find("differs from \"model.embed_tokens.weight\""),
+            std::string::npos);
+  EXPECT_NE(refusal_with([](auto& tensors) {
+              tensors.erase("model.layers.2.enorm.weight");
+            }).find("has no tensor \"model.layers.2.enorm.weight\""),
+            std::string::npos);
+}
+
 // The values of a logical tensor, read out of both.
 TEST_F(ImportExport, StoresTheValuesThatTheDirectoryHolds) {
   const HfModel model = open_hf_model(golden_directory("mixtral"));

@@ -255,7 +255,16 @@ const std::vector<Variant>& variants() {
     sunk.rope.interleaved = true;
     sunk.parallel.data_sharding = DataSharding::kParameters;
     sunk.train.recompute = Recompute::kFull;
-    return std::vector<Variant>{{"alltoall", alltoall},
+    Config foretelling = small_config();
+    foretelling.mtp.num_layers = 2;
+    foretelling.mtp.loss_coeff = 0.7;
+    foretelling.moe.score_function = ScoreFunction::kSigmoid;
+    foretelling.moe.renormalize = true;
+    foretelling.moe.expert_bias = true;
+    foretelling.parallel.data_sharding = DataSharding::kParameters;
+    foretelling.train.recompute = Recompute::kFull;
+    return std::vector<Variant>{{"foretelling", foretelling},
+                                {"alltoall", alltoall},
                                 {"allgather", allgather},
                                 {"sigmoid_bias_tied", sigmoid},
                                 {"recompute", recomputed},
@@ -334,8 +343,8 @@ bool notices_removal(const Config& config, const Layout& layout, const LogicalTe
 TEST(LayoutMutation, EveryCollectiveAndScaleIsNoticedWhenMissing) {
   std::set<std::string> tried;
   for (const char* chosen :
-       {"alltoall", "allgather", "sigmoid_bias_tied", "full_norm_dynamic", "biased_groups",
-        "set_losses", "capacity", "sinkhorn", "varied", "flex", "hybrid"}) {
+       {"foretelling", "alltoall", "allgather", "sigmoid_bias_tied", "full_norm_dynamic",
+        "biased_groups", "set_losses", "capacity", "sinkhorn", "varied", "flex", "hybrid"}) {
     const Variant& variant = variant_named(chosen);
     LogicalTensors expected;
     run_model(variant.config, {.name = "one"}, expected);

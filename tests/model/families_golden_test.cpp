@@ -2,6 +2,7 @@
 // tools/oracle/families.py. A family is one entry of families().
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -120,6 +121,19 @@ const std::vector<Family>& families() {
                  c.moe.renormalize = true;
                  c.moe.scaling_factor = 2.5;
                }),
+      deepseek("deepseek_v3_mtp",
+               [](Config& c) {
+                 c.rope = {.base = 10000, .interleaved = true};
+                 c.mla.q_lora_rank = 12;
+                 c.moe.score_function = ScoreFunction::kSigmoid;
+                 c.moe.expert_bias = true;
+                 c.moe.renormalize = true;
+                 c.moe.scaling_factor = 2.5;
+                 c.moe.num_groups = 1;
+                 c.moe.shared_expert_ffn_hidden_size = 12;
+                 c.mtp.num_layers = 2;
+                 c.mtp.loss_coeff = 0.3;
+               }),
       llama("linear", RopeType::kLinear, 500,
             [](Config& c) {
               c.model.head_dim = 8;
@@ -185,10 +199,24 @@ std::string hf_name(std::string name, const Config& config) {
     }
   };
   replace("embedding.weight", "model.embed_tokens.weight");
-  replace("final_norm.", "model.norm.");
-  replace("head.weight", "lm_head.weight");
+  if (name == "final_norm.weight") {
+    name = "model.norm.weight";
+  }
+  if (name == "head.weight") {
+    name = "lm_head.weight";
+  }
   if (name.starts_with("layers.")) {
     name = "model." + name;
+  }
+  if (name.starts_with("mtp.")) {
+    const int64_t module = name[4] - '0';
+    const std::string layer = fmt::format("layers.{}.", config.model.num_layers + module);
+    name.replace(0, 6, layer);
+    replace(layer + "layer.", layer);
+    replace(".embedding_norm.", ".enorm.");
+    replace(".hidden_norm.", ".hnorm.");
+    replace(".projection", ".eh_proj.weight");
+    replace(layer + "final_norm.", layer + "shared_head.norm.");
   }
   if (config.mla.is_used()) {
     for (const auto& [ours, theirs] : kLatentNames) {
@@ -260,6 +288,7 @@ struct LoadedModel {
     batch.labels = golden.tensor("labels").clone();
     batch.weights = at::ones({batch.tokens.size(0)});
     batch.table = SequenceTable::from_lengths(lengths);
+    batch.look_further(family.config.mtp.num_layers);
   }
 
   void for_each_piece(
@@ -298,6 +327,12 @@ TEST_P(FamilyGolden, GivesTheSameLogitsLossAndGradients) {
             kTolerance);
   const StepOutcome outcome = compute_gradients(loaded.model, loaded.parameters, {loaded.batch});
   EXPECT_NEAR(outcome.loss(), loaded.golden.tensor("loss").item<double>(), kTolerance);
+  for (size_t i = 0; i < outcome.further.size(); ++i) {
+    const at::Tensor expected = loaded.golden.tensor("further_losses")[static_cast<int64_t>(i)];
+    EXPECT_NEAR(outcome.further[i].loss_sum / outcome.further[i].loss_weight,
+                expected.item<double>(), kTolerance);
+  }
+  EXPECT_EQ(std::ssize(outcome.further), family().config.mtp.num_layers);
   std::set<std::string> compared;
   loaded.for_each_piece([&](const std::string& name, ParameterStorage& storage, size_t i) {
     EXPECT_LT(relative(storage.piece(storage.gradient, i),

@@ -37,7 +37,11 @@ Config Layout::apply(Config config) const {
   config.parallel.sequence_parallel = sequence_parallel;
   config.parallel.pipeline_size = pipeline;
   config.parallel.virtual_pipeline_size = virtual_pipeline;
-  config.parallel.pipeline_layout = pipeline_layout;
+  std::string stages = pipeline_layout;
+  if (!stages.empty()) {
+    stages.insert(stages.size() - 1, static_cast<size_t>(config.mtp.num_layers), 'm');
+  }
+  config.parallel.pipeline_layout = stages;
   config.parallel.context_size = context;
   config.parallel.context_exchange = exchange;
   config.parallel.ranks_per_node = ranks_per_node;

@@ -81,6 +81,9 @@ FAMILIES = {
     "deepseek_v3": ("DeepseekV3", {"rope_parameters": YARN, "n_group": 4, "topk_group": 2,
                                    "routed_scaling_factor": 2.5, **LATENTS, **DEEPSEEK_EXPERTS, "q_lora_rank": None},
                     [9, 6], None),
+    "deepseek_v3_mtp": ("DeepseekV3", {"rope_parameters": PLAIN, "n_group": 1, "topk_group": 1, "num_mtp_layers": 2,
+                                       **LATENTS, **DEEPSEEK_EXPERTS, "n_shared_experts": 1,
+                                       "first_k_dense_replace": 1}, [9, 6, 2], None),
 }
 
 
@@ -113,10 +116,51 @@ def selection_biases(model):
     return {name: buffer for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")}
 
 
+def make_predictions(model, config):
+    """Modules of multi-token prediction, and their parameters by the names that they have on disk."""
+    from transformers.modeling_layers import MtpModel
+
+    if not getattr(config, "num_mtp_layers", 0):
+        return [], {}
+    modules = MtpModel(model, config.num_mtp_layers).layers
+    named = {}
+    for index, module in enumerate(modules):
+        stem = f"model.layers.{config.num_hidden_layers + index}."
+        tensors = [*module.named_parameters(), *selection_biases(module).items()]
+        for name, tensor in tensors:
+            named[stem + name.replace("mtp_block.", "").replace("post_norm.", "shared_head.norm.")] = tensor
+    return modules, named
+
+
+def moved_up(values, distance, last):
+    return torch.cat([values[distance:], torch.full((min(distance, len(values)),), last)])
+
+
+def further_losses(model, modules, sequence):
+    """Of each module: the sum of its token losses, and how many there are."""
+    tokens, labels = sequence[0, :-1], sequence[0, 1:]
+    positions = torch.arange(len(tokens)).unsqueeze(0)
+    mask = torch.full((len(tokens), len(tokens)), float("-inf")).triu(1)[None, None]
+    hidden = model.model(input_ids=tokens.unsqueeze(0), use_cache=False).last_hidden_state
+    found = []
+    for index, module in enumerate(modules):
+        embedded = model.get_input_embeddings()(moved_up(tokens, index + 1, 0).unsqueeze(0))
+        hidden = module(embedded, hidden, position_embeddings=model.model.rotary_emb(embedded, positions),
+                        attention_mask=mask, position_ids=positions, cache=None)
+        targets = moved_up(labels, index + 1, -100)
+        loss = torch.nn.functional.cross_entropy(model.lm_head(hidden)[0], targets, reduction="sum", ignore_index=-100)
+        found.append((loss, (targets != -100).sum()))
+    return found
+
+
+MTP_COEFFICIENT = 0.3
+
+
 def run(prefix, changes, lengths):
     model, config = make_model(prefix, changes)
+    modules, predictions = make_predictions(model, config)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, parameter in [*model.named_parameters(), *predictions.items()]:
             scale = 0.5 if name.endswith("bias") else 0.25
             parameter.normal_(1.0 if "norm" in name else 0.0, scale)
         for buffer in selection_biases(model).values():
@@ -128,7 +172,14 @@ def run(prefix, changes, lengths):
         logits.append(out)
         loss = loss + torch.nn.functional.cross_entropy(out, sequence[0, 1:], reduction="sum")
     loss = loss / sum(lengths)
-    loss.backward()
+    objective = loss
+    further = []
+    if modules:
+        of_sequences = [further_losses(model, modules, sequence) for sequence in sequences]
+        further = [sum(one[i][0] for one in of_sequences) / sum(one[i][1] for one in of_sequences)
+                   for i in range(len(modules))]
+        objective = loss + MTP_COEFFICIENT * sum(further) / len(modules)
+    objective.backward()
     # Greedy continuation of the start of the first sequence, from a cache.
     prompt = sequences[0][:, :4]
     greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=12,
@@ -141,9 +192,12 @@ def run(prefix, changes, lengths):
         "loss": loss.detach().reshape(1),
         "greedy": greedy[0],
     }
-    for name, parameter in model.named_parameters():
+    if further:
+        tensors["further_losses"] = torch.stack(further).detach()
+    for name, parameter in [*model.named_parameters(), *predictions.items()]:
         tensors["weight." + name] = parameter.detach()
-        tensors["grad." + name] = parameter.grad
+        if parameter.requires_grad:
+            tensors["grad." + name] = parameter.grad
     for name, buffer in selection_biases(model).items():
         tensors["weight." + name] = buffer.clone()
     return tensors

@@ -26,6 +26,14 @@ std::string experts_of_the_pattern_are_there(const Config& config) {
                 "model.layer_pattern has layers with experts (E): moe.num_experts must be given");
 }
 
+std::string tensor_ranks_share_projections(const Config& config) {
+  return config.mtp.num_layers == 0
+             ? ""
+             : multiple_of("model.hidden_size", config.model.hidden_size, "parallel.tensor_size",
+                           config.parallel.tensor_size,
+                           " for the projections of multi-token prediction");
+}
+
 }  // namespace
 
 std::vector<std::string> model_rules(const Config& config) {
@@ -34,6 +42,7 @@ std::vector<std::string> model_rules(const Config& config) {
       layers_are_listed(config),
       experts_of_the_pattern_are_there(config),
       dense_layers_fit(config),
+      tensor_ranks_share_projections(config),
   });
 }
 

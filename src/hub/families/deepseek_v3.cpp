@@ -3,6 +3,15 @@
 
 // DeepSeek-V3 and R1, Moonlight, Kimi-K2 (modeling_deepseek_v3.py).
 namespace switchyard {
+namespace {
+
+std::vector<TensorRule> layer_tensors() {
+  return joined<TensorRule>({decoder_tensors(), latent_attention_tensors(), mlp_tensors(),
+                             expert_tensors(), expert_bias_tensors(), shared_experts_tensors()});
+}
+
+}  // namespace
+
 ModelFamily deepseek_v3_family() {
   return {
       .model_type = "deepseek_v3",
@@ -26,7 +35,8 @@ ModelFamily deepseek_v3_family() {
             {"n_group", "moe.num_groups", 8},
             {"topk_group", "moe.group_top_k", 4},
             {"norm_topk_prob", "moe.renormalize", true},
-            {"routed_scaling_factor", "moe.scaling_factor", 2.5}}}),
+            {"routed_scaling_factor", "moe.scaling_factor", 2.5},
+            {"num_nextn_predict_layers", "mtp.num_layers", 1, "", {"num_mtp_layers"}}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"},
                        {"attention_bias", false, "latent attention has no biases here"},
                        {"scoring_func", "sigmoid", "transformers' class knows no other"},
@@ -37,11 +47,9 @@ ModelFamily deepseek_v3_family() {
                          {"moe.expert_bias", "true"},
                          {"moe.group_score", "top2_sum"}},
       .groups = {latent_attention_widths(), rope_fields<10000>(), shared_experts<1>(),
-                 sequence_balance_loss(), prediction_layers()},
-      .tensors =
-          joined<TensorRule>({decoder_tensors(), latent_attention_tensors(), mlp_tensors(),
-                              expert_tensors(), expert_bias_tensors(), shared_experts_tensors()}),
-      .dropped = decoder_dropped(),
+                 sequence_balance_loss()},
+      .tensors = joined<TensorRule>({layer_tensors(), prediction_tensors(layer_tensors())}),
+      .dropped = joined<DroppedTensor>({decoder_dropped(), prediction_dropped()}),
   };
 }
 
