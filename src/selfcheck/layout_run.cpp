@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "model/language_model.h"
+#include "ops/cross_entropy.h"
 #include "optim/adamw.h"
 #include "optim/clip.h"
 #include "optim/gradients.h"
@@ -24,7 +25,6 @@
 namespace switchyard {
 namespace {
 
-constexpr int64_t kIgnoredLabel = -100;
 constexpr int64_t kTokensPerStep = 10000;  // more than any: numbers of tokens do not repeat
 
 // Each micro-batch has another number of sequences and of tokens, and some have padding, so that a
