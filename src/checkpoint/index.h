@@ -11,10 +11,12 @@
 
 #include "checkpoint/block_scales.h"
 #include "checkpoint/box.h"
+#include "checkpoint/file_view.h"
 
 namespace switchyard {
 
-// One entry of a safetensors file: a box of a logical tensor, its elements in row-major order.
+// One entry of a safetensors file: a box of a logical tensor, its elements in row-major order, but
+// for what files of others do.
 struct IndexEntry {
   std::string tensor;  // logical name
   std::string key;     // name within the file
@@ -29,8 +31,12 @@ struct IndexEntry {
   int64_t first_in_file = 0;
   // Where the values are the file's elements times scales; `dtype` is of the elements.
   std::optional<BlockScales> scales = {};
+  // Where its elements lie in the file's tensor, when that has them in another order. Without
+  // strides: in row-major order. Values with scales are in row-major order.
+  FileView view = {};
 
   int64_t num_bytes() const;
+  bool is_row_major() const { return view.strides.empty(); }
   at::ScalarType value_dtype() const { return scales ? at::kFloat : dtype; }
   const std::vector<int64_t>& shape_in_file() const {
     return file_shape.empty() ? box.shape : file_shape;

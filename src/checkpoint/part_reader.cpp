@@ -133,6 +133,18 @@ void read_overlap(BlockReader& reader, const IndexEntry& entry, const std::vecto
                });
 }
 
+// Of an entry that is not row-major. `stored`: the file's tensor, mapped.
+void read_through_view(const at::Tensor& stored, const IndexEntry& entry, const Box& overlap,
+                       const Target& target) {
+  constexpr int64_t kElementsAtOnce = int64_t{1} << 22;
+  const at::NoGradGuard no_grad;
+  const FileView plain = FileView::plain(target.box.shape);
+  for (const Box& part : slices_of(overlap, kElementsAtOnce)) {
+    plain.in(target.values, part.shape, plain.first_of(part, target.box.start))
+        .copy_(entry.view.in(stored, part.shape, entry.view.first_of(part, entry.box.start)));
+  }
+}
+
 SafetensorsFile open_data_file(const std::filesystem::path& folder, const FileIndex& index) {
   SafetensorsFile file(folder / index.file);
   const std::string name = file.path().string();
@@ -200,6 +212,10 @@ void PartReader::read(const TensorPart& part) {
     for (const StoredBox& stored : index_.tensors.at(part.name).boxes) {
       const IndexEntry& entry = index_.entry(stored);
       if (const auto overlap = intersect(entry.box, target.box)) {
+        if (!entry.is_row_major()) {
+          read_through_view(file(stored.file).tensor(entry.key), entry, *overlap, target);
+          continue;
+        }
         const bool is_decoded = entry.scales && target.values.scalar_type() != entry.dtype;
         const std::vector<float> scales = is_decoded ? scales_of(entry) : std::vector<float>();
         BlockReader reader(file(stored.file), index_.files[stored.file], entry);

@@ -129,9 +129,7 @@ class TensorSource {
   at::Tensor read(const HfTensor& tensor) {
     const at::Tensor values = at::empty(tensor.shape, tensor.dtype);
     for (const MappedPart& part : parts_of(tensor)) {
-      reader_.read(
-          {part.logical, part.logical_shape, part.box.start,
-           values.view({-1}).narrow(0, part.first, part.box.numel()).view(part.box.shape)});
+      reader_.read({part.logical, part.logical_shape, part.box.start, part.in(values)});
     }
     return values;
   }

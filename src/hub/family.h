@@ -71,6 +71,10 @@ struct TensorRule {
   // The number in {layer} is counted from the model's last layer on: modules of multi-token
   // prediction lie behind it.
   bool is_behind_layers = false;
+  // Of the only rule of a tensor: the dims that follow `at` in the order in which the file has
+  // them, as {0, 2, 1} for [expert, hidden, ffn] stored as [expert, ffn, hidden]. Empty: the same.
+  // `dims` counts them in this order.
+  std::vector<int64_t> order = {};
 };
 
 // A tensor that files may hold besides, and why it is not needed.

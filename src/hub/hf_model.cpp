@@ -179,7 +179,8 @@ void take_tensors(HfModel& model, const WeightFiles& weights,
                                    {},
                                    entry.shape,
                                    part.first,
-                                   scales});
+                                   scales,
+                                   part.view});
           if (scales) {
             index.entries.back().scales->first = part.first;
           }

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <ATen/ATen.h>
+
 #include "base/error.h"
 #include "model/language_model.h"
 #include "parallel/groups.h"
@@ -39,6 +41,34 @@ std::vector<int64_t> file_shape(const TensorRule& rule, const std::vector<int64_
   return shape;
 }
 
+// The dims that the rule leaves, as the file has them.
+std::vector<int64_t> in_order(const TensorRule& rule, const std::vector<int64_t>& dims) {
+  if (rule.order.empty()) {
+    return dims;
+  }
+  check<ShapeError>(rule.order.size() == dims.size(),
+                    "the rule for {} puts {} dims in order, {} has {}", rule.tensor,
+                    rule.order.size(), rule.logical, dims.size());
+  std::vector<int64_t> ordered;
+  for (const int64_t dim : rule.order) {
+    ordered.push_back(dims.at(static_cast<size_t>(dim)));
+  }
+  return ordered;
+}
+
+// Of all dims of the logical tensor, of which the first `num_fixed` have one index.
+FileView view_of(const TensorRule& rule, const std::vector<int64_t>& ordered, size_t num_fixed) {
+  if (rule.order.empty()) {
+    return {};
+  }
+  const FileView rows = FileView::plain(ordered);
+  FileView view{std::vector<int64_t>(num_fixed + ordered.size(), 0), 0};
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    view.strides[num_fixed + static_cast<size_t>(rule.order[i])] = rows.strides[i];
+  }
+  return view;
+}
+
 // What one rule says of one tensor of the files, before others of the same tensor join it.
 struct RuledPart {
   const TensorRule* rule;
@@ -57,14 +87,17 @@ void add_parts(const TensorRule& rule, const std::string& logical, int64_t layer
   const int64_t num_experts = is_per_expert ? logical_shape.front() : 1;
   const std::vector<int64_t> rest(logical_shape.begin() + static_cast<std::ptrdiff_t>(num_fixed),
                                   logical_shape.end());
+  const std::vector<int64_t> ordered = in_order(rule, rest);
   for (int64_t expert = 0; expert < num_experts; ++expert) {
     Box box{std::vector<int64_t>(logical_shape.size(), 0), logical_shape};
     for (size_t dim = 0; dim < num_fixed; ++dim) {
       box.start[dim] = rule.at[dim] == kExpertIndex ? expert : rule.at[dim];
       box.shape[dim] = 1;
     }
-    parts.push_back({&rule, replaced(replaced(rule.tensor, "{layer}", layer), "{expert}", expert),
-                     file_shape(rule, rest), MappedPart{logical, logical_shape, std::move(box)}});
+    parts.push_back(
+        {&rule, replaced(replaced(rule.tensor, "{layer}", layer), "{expert}", expert),
+         file_shape(rule, ordered),
+         MappedPart{logical, logical_shape, std::move(box), 0, view_of(rule, ordered, num_fixed)}});
   }
 }
 
@@ -100,6 +133,10 @@ MappedTensor joined(const std::vector<RuledPart>& parts) {
   if (parts.size() == 1) {
     return tensor;
   }
+  for (const RuledPart& one : parts) {
+    check<ShapeError>(one.rule->order.empty(), "the rule for {} with an order is not its only one",
+                      one.name);
+  }
   tensor.shape.front() = 0;
   for (const RuledPart& one : parts) {
     check<ShapeError>(std::equal(one.shape.begin() + 1, one.shape.end(), tensor.shape.begin() + 1,
@@ -111,6 +148,11 @@ MappedTensor joined(const std::vector<RuledPart>& parts) {
 }
 
 }  // namespace
+
+at::Tensor MappedPart::in(const at::Tensor& tensor) const {
+  return view.strides.empty() ? tensor.view({-1}).narrow(0, first, box.numel()).view(box.shape)
+                              : view.in(tensor, box.shape, first);
+}
 
 LogicalShapes logical_shapes(const Parameters& parameters) {
   LogicalShapes shapes;

@@ -5,18 +5,23 @@
 #include <vector>
 
 #include "checkpoint/box.h"
+#include "checkpoint/file_view.h"
 #include "hub/family.h"
 #include "nn/parameters.h"
 
 namespace switchyard {
 
 // Consecutive elements of a tensor of a file, and the box of a logical tensor that they are, in the
-// same row-major order.
+// same row-major order, or as `view` says.
 struct MappedPart {
   std::string logical;
   std::vector<int64_t> logical_shape;
   Box box;
-  int64_t first = 0;  // which element of the file's tensor is the first
+  int64_t first = 0;   // which element of the file's tensor is the first
+  FileView view = {};  // of a part that is the whole tensor in another order; else without strides
+
+  // Where the box lies in a tensor that holds the file's elements, contiguous. A view. [box.shape]
+  at::Tensor in(const at::Tensor& tensor) const;
 };
 
 // One tensor as a Hugging Face file holds it.

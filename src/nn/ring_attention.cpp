@@ -149,8 +149,9 @@ RingGradients ring_backward(const RingRow& row, const at::Tensor& q, const at::T
 
 struct RingFunction : torch::autograd::Function<RingFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q,
-                            const at::Tensor& keys_values, const at::Tensor& sinks,
-                            const RingRow& row) {
+                            const at::Tensor& keys_values,
+                            const std::optional<at::Tensor>& given_sinks, const RingRow& row) {
+    const at::Tensor sinks = given_sinks.value_or(at::Tensor());
     const AttentionOutput whole = ring_forward(row, q, keys_values, sinks);
     ctx->save_for_backward({q, keys_values, sinks, whole.out, whole.log_sum_exp});
     ctx->saved_data["group"] = reinterpret_cast<int64_t>(&row.group);
@@ -180,7 +181,7 @@ class RingAttention : public ContextAttention {
                      const SequenceTable& table, const AttentionOptions& options) const override {
     AttentionOptions without_sinks = options;
     without_sinks.sinks = at::Tensor();
-    return RingFunction::apply(q, at::cat({k, v}, 1), options.sinks,
+    return RingFunction::apply(q, at::cat({k, v}, 1), optional_sinks(options),
                                RingRow{group_, table.starts, table.num_tokens, without_sinks});
   }
 

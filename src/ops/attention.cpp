@@ -153,10 +153,11 @@ std::vector<AttentionSpan> spans_from(const std::vector<int64_t>& numbers) {
 
 struct SpanAttention : torch::autograd::Function<SpanAttention> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
-                               const at::Tensor& v, const at::Tensor& sinks,
+                               const at::Tensor& v, const std::optional<at::Tensor>& given_sinks,
                                const std::vector<int64_t>& spans,
                                const std::vector<double>& options) {
     AttentionOptions with_sinks = options_from(options);
+    const at::Tensor sinks = given_sinks.value_or(at::Tensor());
     with_sinks.sinks = sinks;
     const AttentionOutput output = forward_over(q, k, v, spans_from(spans), with_sinks);
     ctx->save_for_backward({q, k, v, sinks, output.out, output.log_sum_exp});
@@ -233,7 +234,7 @@ AttentionOutput attention_over(const at::Tensor& q, const at::Tensor& k, const a
   check_options("attention", q, options);
   const variable_list out = SpanAttention::apply(
       with_adjacent_head_dim(q), with_adjacent_head_dim(k), with_adjacent_head_dim(v),
-      options.sinks, flatten(spans), numbers_of(options));
+      optional_sinks(options), flatten(spans), numbers_of(options));
   return {out[0], out[1]};
 }
 
@@ -306,6 +307,10 @@ at::Tensor sink_gradients(const AttentionOutput& whole, const at::Tensor& grad_o
     });
   });
   return sums.to(sinks.scalar_type());
+}
+
+std::optional<at::Tensor> optional_sinks(const AttentionOptions& options) {
+  return options.sinks.defined() ? std::optional(options.sinks) : std::nullopt;
 }
 
 std::vector<double> numbers_of(const AttentionOptions& options) {

@@ -67,6 +67,9 @@ AttentionGradients attention_gradients(const at::Tensor& q, const at::Tensor& k,
 at::Tensor sink_gradients(const AttentionOutput& whole, const at::Tensor& grad_out,
                           const at::Tensor& sinks);
 
+// The sinks as autograd takes them, which wants no undefined tensor.
+std::optional<at::Tensor> optional_sinks(const AttentionOptions& options);
+
 // All options but the sinks as numbers, and back, for what autograd keeps.
 std::vector<double> numbers_of(const AttentionOptions& options);
 AttentionOptions options_from(const std::vector<double>& numbers);

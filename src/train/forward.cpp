@@ -73,16 +73,16 @@ std::map<std::string, at::Tensor> named_gradients(const LoadedModel& loaded) {
     if (found == mapped.end() || !logical.contains(found->second.parts.front().logical)) {
       continue;  // dropped, or a buffer
     }
-    std::vector<at::Tensor> parts;
+    const at::Tensor values = at::empty(tensor.shape, at::kFloat);
     for (const MappedPart& part : found->second.parts) {
       at::Tensor gradient = logical.at(part.logical);
       for (size_t dim = 0; dim < part.box.start.size(); ++dim) {
         gradient =
             gradient.narrow(static_cast<int64_t>(dim), part.box.start[dim], part.box.shape[dim]);
       }
-      parts.push_back(gradient.reshape({-1}));
+      part.in(values).copy_(gradient);
     }
-    named[tensor.name] = at::cat(parts).view(tensor.shape).to(at::kFloat);
+    named[tensor.name] = values;
   }
   return named;
 }

@@ -157,6 +157,18 @@ TEST_F(ImportExport, StoresTheValuesThatTheDirectoryHolds) {
     from_checkpoint.read(b);
     EXPECT_TRUE(at::equal(a.values, b.values)) << name;
   }
+  // gpt-oss has gate and up of an expert in turn, and inputs before outputs.
+  const HfModel turned = open_hf_model(golden_directory("gpt_oss"));
+  PartReader of_turned(turned.path, turned.index);
+  const at::Tensor gate_up = SafetensorsFile(turned.path / "model.safetensors")
+                                 .tensor("model.layers.1.mlp.experts.gate_up_proj");
+  const TensorPart slice{"layers.1.moe.experts.gate_up",
+                         {4, 2, 20, 16},
+                         {1, 1, 3, 2},
+                         at::empty({2, 1, 9, 11}, at::kBFloat16)};
+  of_turned.read(slice);
+  const at::Tensor expected = gate_up.narrow(0, 1, 2).narrow(1, 2, 11).slice(2, 7, 25, 2);
+  EXPECT_TRUE(at::equal(slice.values.squeeze(1), expected.transpose(1, 2)));
   const std::string name = "model.layers.0.block_sparse_moe.experts.2.w3.weight";
   const WeightFiles files = open_weight_files(golden_directory("mixtral"));
   const at::Tensor w3 = files.files[files.tensors.at(name).file]->tensor(name);

@@ -67,6 +67,22 @@ TEST(MapTensors, InterleavesThemByTheFirstDim) {
   EXPECT_EQ(mapped[0].parts[2].box, (Box{{1, 0, 0}, {1, 3, 7}}));
 }
 
+TEST(MapTensors, PutsDimsInTheOrderOfTheFile) {
+  ModelFamily family;
+  family.tensors = {{.tensor = "t", .logical = "a", .dims = {1, 1, 2}, .order = {0, 3, 2, 1}}};
+  const auto mapped = map_tensors(family, {{"a", {5, 2, 3, 4}}});
+  ASSERT_EQ(mapped.size(), 1U);
+  EXPECT_EQ(mapped[0].shape, (std::vector<int64_t>{5, 4, 6}));
+  ASSERT_EQ(mapped[0].parts.size(), 1U);
+  EXPECT_EQ(mapped[0].parts[0].view.strides, (std::vector<int64_t>{24, 1, 2, 6}));
+  family.tensors = {{.tensor = "t", .logical = "a", .order = {1, 0}},
+                    {.tensor = "t", .logical = "b"}};
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              map_tensors(family, {{"a", {2, 3}}, {"b", {3, 2}}});
+            }),
+            "the rule for t with an order is not its only one");
+}
+
 TEST(MapTensors, RefusesPartsThatDoNotFitTogether) {
   ModelFamily family;
   family.tensors = {{"t", "a", {}, {1, 1}}, {"t", "b", {}, {1, 1}}};

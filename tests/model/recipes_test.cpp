@@ -27,6 +27,7 @@ struct Published {
   double active;
 };
 const std::map<std::string, Published> kPublished = {
+    {"gpt_oss_120b", {116'829'156'672, 5.71}},     {"gpt_oss_20b", {20'914'757'184, 4.19}},
     {"deepseek_v2", {235'741'434'880, 21.4}},      {"deepseek_v2_lite", {15'706'484'224, 2.66}},
     {"deepseek_v3", {671'026'404'352, 37.6}},      {"gemma_7b", {8'537'680'896, 8.54}},
     {"glm4.5", {352'797'814'784, 33.6}},           {"glm4.5_air", {106'852'245'504, 13.4}},
