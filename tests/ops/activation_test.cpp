@@ -97,6 +97,8 @@ std::vector<MlpFunction> all_functions() {
     for (const bool is_gated : {false, true}) {
       all.push_back({static_cast<Activation>(which), is_gated});
     }
+  }
+  for (int which = 0; which < kNumActivations; ++which) {
     all.push_back({static_cast<Activation>(which), true, 2.5, 1});
     all.push_back({static_cast<Activation>(which), true, 0, -0.5});
   }

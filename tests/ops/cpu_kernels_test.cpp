@@ -162,10 +162,10 @@ void expect_gated_silu(const TypedKernels<T>& kernels) {
     Matrix<T> out(1, ffn, 1, nullptr);
     Matrix<T> grad_gate_up(1, 2 * ffn, 1, nullptr);
     Matrix<T> same_out(1, ffn, 1, nullptr);
-    kernels.activation({}).forward(gate_up.values.data(), 0.75, ffn, out.values.data());
+    kernels.activation({}).forward(gate_up.values.data(), 0.75, ffn, out.values.data(), {});
     const double grad_weight =
         kernels.activation({}).backward(gate_up.values.data(), 0.75, grad.values.data(), ffn,
-                                        grad_gate_up.values.data(), same_out.values.data());
+                                        grad_gate_up.values.data(), same_out.values.data(), {});
     double expected_grad_weight = 0;
     for (int64_t i = 0; i < ffn; ++i) {
       const double gate = widen(gate_up.at(0, i));
@@ -210,10 +210,10 @@ void expect_slopes(const TypedKernels<T>& kernels) {
         ones.values[static_cast<size_t>(i)] = T{1};
       }
       Matrix<T>& out = direction > 0 ? above : below;
-      activation.forward(shifted.values.data(), 1, kFfn, out.values.data());
+      activation.forward(shifted.values.data(), 1, kFfn, out.values.data(), {});
     }
     const double grad_weight = activation.backward(input.values.data(), 1, ones.values.data(), kFfn,
-                                                   slope.values.data(), value.values.data());
+                                                   slope.values.data(), value.values.data(), {});
     double sum = 0;
     for (int64_t i = 0; i < kFfn; ++i) {
       const double expected = (widen(above.at(0, i)) - widen(below.at(0, i))) / (2 * kStep);

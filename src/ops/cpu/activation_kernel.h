@@ -150,9 +150,9 @@ class Limits {
     const V below = up > clamp_ ? clamp_ : up;
     return {gate > clamp_ ? clamp_ : gate, (below < -clamp_ ? -clamp_ : below) + offset_};
   }
-  // The gradients of apply()'s inputs from those of its outputs.
+  // The gradients of apply()'s inputs from those of its outputs: none at a limit, as libtorch.
   GateInputs<V> backward(V gate, V up, const GateInputs<V>& grads) const {
-    return {gate > clamp_ ? V{} : grads.gate, up > clamp_ || up < -clamp_ ? V{} : grads.up};
+    return {gate >= clamp_ ? V{} : grads.gate, up >= clamp_ || up <= -clamp_ ? V{} : grads.up};
   }
 
  private:
