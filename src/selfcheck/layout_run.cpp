@@ -12,7 +12,6 @@
 
 #include "base/random.h"
 #include "model/language_model.h"
-#include "ops/cross_entropy.h"
 #include "optim/adamw.h"
 #include "optim/clip.h"
 #include "optim/gradients.h"
