@@ -97,9 +97,8 @@ ModelFamily gpt_oss_family() {
                          {"moe.linear_bias", "true"},
                          {"moe.router_bias", "true"}},
       .groups = {rope_of_gpt_oss(),
-                 window_on_alternate_layers(),
+                 alternating_windows(),
                  balance_loss<1000>(),
-                 mxfp4_storage(),
                  // The length before scaling; the positions say it again.
                  {[](HfConfig& fields, SettingValues&) {
                     fields.mark_read("initial_context_length");
