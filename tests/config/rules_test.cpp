@@ -203,13 +203,6 @@ TEST(Rules, LatentAttentionHasNoneOfTheOthersParts) {
                   "1: mla.qk_rope_head_dim says how much is rotated"});
 }
 
-TEST(Rules, InterleavedRotationIsOfLatentAttention) {
-  EXPECT_EQ(broken_with_latents([](Config& c) { c.rope.interleaved = true; }), Lines{});
-  EXPECT_EQ(broken_by([](Config& c) { c.rope.interleaved = true; }),
-            Lines{"rope.interleaved (true) is built for latent attention only: it must be false "
-                  "where mla.kv_lora_rank is 0"});
-}
-
 TEST(Rules, TensorRanksShareTheProjectionsOfMultiTokenPrediction) {
   EXPECT_EQ(broken_by([](Config& c) {
               c.model.hidden_size = 66;
