@@ -21,7 +21,8 @@ constexpr std::array<std::pair<char, std::string_view>, 4> kLayerTypes = {
 constexpr std::array<std::pair<char, std::string_view>, 2> kOldLayerTypes = {
     {{'M', "mamba"}, {'*', "attention"}}};
 
-const std::vector<std::string> kUnused = {"expand",
+const std::vector<std::string> kUnused = {"attention_bias",
+                                          "expand",
                                           "mamba_expand",
                                           "num_logits_to_keep",
                                           "use_mamba_kernels",
@@ -113,10 +114,6 @@ std::vector<TensorRule> mixer_tensors() {
       {theirs + "k_proj.weight", ours + "attention.k", {}, {2, 1}},
       {theirs + "v_proj.weight", ours + "attention.v", {}, {2, 1}},
       {theirs + "o_proj.weight", ours + "attention.o", {}, {1, 2}},
-      {theirs + "q_proj.bias", ours + "attention.q_bias", {}, {kAllDims}},
-      {theirs + "k_proj.bias", ours + "attention.k_bias", {}, {kAllDims}},
-      {theirs + "v_proj.bias", ours + "attention.v_bias", {}, {kAllDims}},
-      {theirs + "o_proj.bias", ours + "attention.o_bias"},
       {theirs + "up_proj.weight", ours + "mlp.up"},
       {theirs + "up_proj.bias", ours + "mlp.up_bias"},
       {theirs + "down_proj.weight", ours + "mlp.down"},
@@ -188,8 +185,6 @@ ModelFamily nemotron_h_family() {
                                     {"max_position_embeddings", "model.max_position", 4096},
                                     {"layer_norm_epsilon", "model.norm_epsilon", 1e-5},
                                     {"initializer_range", "model.init_std", 0.02},
-                                    {"attention_bias", "attention.qkv_bias", false},
-                                    {"attention_bias", "attention.output_bias", false},
                                     {"mlp_bias", "model.mlp_bias", false},
                                     {.field = "mlp_hidden_act",
                                      .setting = "model.activation",

@@ -19,11 +19,12 @@ def draw(rng):
     fields["head_dim"] = head_dim
     fields["rope_parameters"]["partial_rotary_factor"] = rng.choice([0.25, 0.5, 1.0])
     key_heads = rng.choice([1, 2, 4])
-    layers = fields["num_hidden_layers"]
+    layers = fields["num_hidden_layers"] = rng.choice([2, 3, 4])
     return {**fields, **qwen2_moe.sparse_layers(rng), "attention_bias": draws.flag(rng),
             "shared_expert_intermediate_size": rng.choice([8, 20]),
-            "layer_types": ["linear_attention", *(rng.choice(["linear_attention", "full_attention"])
-                                                  for _ in range(layers - 1))],
+            # Without attention the class cannot generate from its cache.
+            "layer_types": ["linear_attention", "full_attention",
+                            *(rng.choice(["linear_attention", "full_attention"]) for _ in range(layers - 2))],
             "linear_num_key_heads": key_heads, "linear_num_value_heads": key_heads * rng.choice([1, 2, 3]),
             "linear_key_head_dim": rng.choice([4, 6, 16]), "linear_value_head_dim": rng.choice([4, 8]),
             "linear_conv_kernel_dim": rng.choice([2, 4])}
