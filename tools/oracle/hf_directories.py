@@ -41,7 +41,7 @@ def spell_as_before(folder):
 
 def make(folder, family, config, dtype, shard="5GB", old_spelling=False, store=None, whole=False):
     torch.manual_seed(11)
-    config = family.config_class(**(config if whole else {**SIZES, **config}))
+    config = family.config_class(**copy.deepcopy(config if whole else {**SIZES, **config}))
     shutil.rmtree(folder, ignore_errors=True)
     hf_families.randomised(family, config, None).to(dtype).save_pretrained(folder, max_shard_size=shard)
     if old_spelling:

@@ -49,8 +49,9 @@ FieldGroup layers_with_experts() {
 }
 
 std::vector<TensorRule> expert_bias_of_statics() {
-  return {{"model.layers.{layer}.mlp.moe_statics.e_score_correction_bias",
-           "layers.{layer}.moe.router.expert_bias"}};
+  return {{.tensor = "model.layers.{layer}.mlp.moe_statics.e_score_correction_bias",
+           .logical = "layers.{layer}.moe.router.expert_bias",
+           .dims = {0, 1}}};  // [1, experts]: of one group
 }
 
 std::vector<TensorRule> shared_bias_tensors() {

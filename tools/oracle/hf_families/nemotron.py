@@ -3,7 +3,11 @@ import torch
 from . import draws
 
 CLASS = "Nemotron"
-GOLDEN = dict(dtype=torch.float32, config=dict(norm_eps=1e-5, attention_bias=True, mlp_bias=True))
+GOLDEN = dict(
+    dtype=torch.float32, whole=True,
+    config=dict(vocab_size=48, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, head_dim=8, norm_eps=1e-5, attention_bias=True, mlp_bias=True,
+                bos_token_id=0, eos_token_id=1))
 
 
 def randomise(name, tensor, noise):
