@@ -210,7 +210,7 @@ std::string hf_name(std::string name, const Config& config) {
   }
   if (name.starts_with("mtp.")) {
     const int64_t module = name[4] - '0';
-    const std::string layer = fmt::format("layers.{}.", config.model.num_layers + module);
+    const std::string layer = fmt::format("model.layers.{}.", config.model.num_layers + module);
     name.replace(0, 6, layer);
     replace(layer + "layer.", layer);
     replace(".embedding_norm.", ".enorm.");
