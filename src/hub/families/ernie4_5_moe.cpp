@@ -54,14 +54,6 @@ std::vector<TensorRule> expert_bias_of_statics() {
            .dims = {0, 1}}};  // [1, experts]: of one group
 }
 
-std::vector<TensorRule> shared_bias_tensors() {
-  const std::string shared = "model.layers.{layer}.mlp.shared_experts.";
-  const std::string ours = "layers.{layer}.moe.shared_expert.";
-  return {{shared + "gate_proj.bias", ours + "gate_up_bias", {0}},
-          {shared + "up_proj.bias", ours + "gate_up_bias", {1}},
-          {shared + "down_proj.bias", ours + "down_bias"}};
-}
-
 }  // namespace
 
 ModelFamily ernie4_5_moe_family() {
@@ -78,24 +70,19 @@ ModelFamily ernie4_5_moe_family() {
                                                    .tie_embeddings = true}),
                                    {{"intermediate_size", "model.ffn_hidden_size", 12288},
                                     {"head_dim", "model.head_dim", nullptr, "0"},
-                                    {"use_bias", "attention.qkv_bias", false},
-                                    {"use_bias", "attention.output_bias", false},
-                                    {"use_bias", "model.mlp_bias", false},
-                                    {"use_bias", "moe.shared_expert_bias", false},
                                     {"moe_num_experts", "moe.num_experts", 64, "", {"num_experts"}},
                                     {"moe_k", "moe.top_k", 6, "", {"num_experts_per_tok"}},
                                     {"moe_intermediate_size", "moe.ffn_hidden_size", 1536}}}),
-      .fixed_fields = {{"moe_norm_min", 1e-12, "weights are divided by their sum"}},
+      .fixed_fields = {{"use_bias", false, "the output head would have one too"},
+                       {"moe_norm_min", 1e-12, "weights are divided by their sum"}},
       .fixed_settings = {{"moe.pre_softmax", "true"},
                          {"moe.renormalize", "true"},
                          {"moe.expert_bias", "true"},
                          {"rope.interleaved", "true"}},
       .groups = {rope_fields<500000>(), shared_experts(), layers_with_experts(),
                  balance_loss<1000>()},
-      .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), output_bias_tensors(),
-                                     mlp_tensors(), mlp_bias_tensors(), expert_tensors(),
-                                     shared_experts_tensors(), shared_bias_tensors(),
-                                     expert_bias_of_statics()}),
+      .tensors = joined<TensorRule>({decoder_tensors(), mlp_tensors(), expert_tensors(),
+                                     shared_experts_tensors(), expert_bias_of_statics()}),
       .dropped = decoder_dropped(),
   };
 }

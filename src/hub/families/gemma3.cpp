@@ -8,6 +8,12 @@
 namespace switchyard {
 namespace {
 
+// The class has attn_logit_softcapping and does not use it.
+FieldGroup unused_softcap() {
+  return {[](HfConfig& fields, SettingValues&) { fields.mark_read("attn_logit_softcapping"); },
+          [](const Config&, nlohmann::json&) {}};
+}
+
 using Json = nlohmann::json;
 
 FieldGroup windows() {
@@ -91,8 +97,7 @@ ModelFamily gemma3_family() {
                               {"head_dim", "model.head_dim", 256},
                               {"attention_bias", "attention.qkv_bias", false},
                               {"attention_bias", "attention.output_bias", false},
-                              {"final_logit_softcapping", "model.logit_softcap", nullptr, "0"},
-                              {"attn_logit_softcapping", "attention.softcap", nullptr, "0"}}}),
+                              {"final_logit_softcapping", "model.logit_softcap", nullptr, "0"}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"},
                        {"use_bidirectional_attention", false, "attention is causal here"}},
       .fixed_settings = {{"model.norm_plus_one", "true"},
@@ -101,6 +106,7 @@ ModelFamily gemma3_family() {
       .groups = {windows(),
                  {read_rope_by_kind, write_rope_by_kind},
                  query_scalar(),
+                 unused_softcap(),
                  scaled_embedding()},
       .tensors = joined<TensorRule>({post_normed_decoder_tensors(), qkv_bias_tensors(),
                                      output_bias_tensors(), qk_norm_tensors(), mlp_tensors()}),

@@ -57,11 +57,14 @@ def load(family, folder):
 
 def gradients_on_disk(model, folder):
     """The gradients of a model, which is lost, by the names and in the shapes that its tensors have on disk: it is
-    saved with gradients for weights. A buffer has none, and is told by its NaNs."""
+    saved with gradients for weights. What is not trained has none, and is told by its NaNs."""
     from safetensors.torch import load_file
 
     with torch.no_grad():
         for parameter in model.parameters():
+            if not parameter.requires_grad:
+                parameter.fill_(float("nan"))
+                continue
             parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
         for buffer in model.buffers():
             if buffer.is_floating_point():
