@@ -113,8 +113,8 @@ TEST(Mamba2Mixer, EqualsItWithoutNormAndBiasAndWithLimitsOfTheTimeStep) {
   config.mamba.conv_bias = false;
   config.mamba.norm = MambaNorm::kNone;
   config.mamba.num_groups = 1;
-  config.mamba.min_dt = 0.5;  // both limits act on some time steps
-  config.mamba.max_dt = 1.0;
+  config.mamba.min_dt = 0.005;  // both limits act on some time steps
+  config.mamba.max_dt = 0.05;
   config.mamba.conv_width = 1;
   expect_equals_its_formula(config);
 }
