@@ -17,6 +17,7 @@ def draw(rng):
     fields = draws.decoder(rng, head_dim="always")
     head_dim = rng.choice([8, 16])
     fields["head_dim"] = head_dim
+    fields["hidden_act"] = "silu"  # it also follows the convolution
     fields["rope_parameters"]["partial_rotary_factor"] = rng.choice([0.25, 0.5, 1.0])
     key_heads = rng.choice([1, 2, 4])
     layers = fields["num_hidden_layers"] = rng.choice([2, 3, 4])
