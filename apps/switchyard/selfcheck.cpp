@@ -79,7 +79,7 @@ ExitCode run(const Options& options) {
     fmt::print(
         "selfcheck: passed: the layout gives the one-rank result within {} in fp64, {} in "
         "fp32\n",
-        kSelfcheckTolerance, kFp32Tolerance);
+        kSelfcheckTolerance, fp32_tolerance(shrunk.config));
     return ExitCode::kFinished;
   }
   throw Error(ExitCode::kBug,

@@ -1,7 +1,9 @@
 #include "selfcheck/selfcheck.h"
 
+#include <algorithm>
 #include <array>
 
+#include "config/layer_pattern.h"
 #include "selfcheck/logical_tensors.h"
 
 namespace switchyard {
@@ -52,7 +54,8 @@ void check_in_fp32(const LayoutRun& layout, SelfcheckReport& report) {
   run_first_step_in_fp32(on_one_rank(layout), choices, expected);
   run_first_step_in_fp32(layout, choices, actual, /*count_flips=*/true);
   report.kinds_in_fp32 = summarize(compare(expected, actual, kFp32LeastShare));
-  for (const std::string& line : differences(expected, actual, kFp32Tolerance, kFp32LeastShare)) {
+  for (const std::string& line :
+       differences(expected, actual, fp32_tolerance(layout.config), kFp32LeastShare)) {
     report.failures.push_back("in fp32: " + line);
   }
   report.num_choices = choices.num_recorded();
@@ -60,6 +63,15 @@ void check_in_fp32(const LayoutRun& layout, SelfcheckReport& report) {
 }
 
 }  // namespace
+
+double fp32_tolerance(const Config& config) {
+  const std::vector<LayerKinds> layers = layer_kinds(config);
+  const bool scans = std::any_of(layers.begin(), layers.end(), [](const LayerKinds& layer) {
+    return layer.has(MixerKind::kMamba1) || layer.has(MixerKind::kMamba2) ||
+           layer.has(MixerKind::kDeltaNet);
+  });
+  return scans ? kFp32ToleranceOfScans : kFp32Tolerance;
+}
 
 SelfcheckReport selfcheck(const ShrunkConfig& shrunk) {
   const Mesh mesh(mesh_shape(shrunk.config.parallel, shrunk.num_ranks));

@@ -253,7 +253,7 @@ std::vector<std::string> differences_in_fp32(const LayoutRun& layout) {
   LogicalTensors actual;
   run_first_step_in_fp32(on_one_rank(layout), choices, expected);
   run_first_step_in_fp32(layout, choices, actual);
-  return differences(expected, actual, kFp32Tolerance, kFp32LeastShare);
+  return differences(expected, actual, fp32_tolerance(layout.config), kFp32LeastShare);
 }
 
 TEST(RandomLayouts, GiveTheOneRankResult) {
