@@ -61,8 +61,8 @@ def gradients_on_disk(model, folder):
     from safetensors.torch import load_file
 
     with torch.no_grad():
-        for parameter in model.parameters():
-            if not parameter.requires_grad:
+        for name, parameter in model.named_parameters():
+            if name.endswith("e_score_correction_bias"):  # a parameter of ERNIE-4.5, and trained by no gradient
                 parameter.fill_(float("nan"))
                 continue
             parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
