@@ -155,7 +155,7 @@ TEST(ToJson, WritesExactlyTheFieldsOfItsPage) {
   metrics.dropped = {2, 8};
   metrics.eval_loss = {3.0, 2.0};
   metrics.auxiliary.insert(metrics.auxiliary.end(),
-                           {{"step_balance", 1.0}, {"global_balance", 1.0}});
+                           {{"step_balance", 1.0}, {"global_balance", 1.0}, {"mtp_1", 1.0}});
   std::set<std::string> written;
   add_names(Json::parse(to_json(metrics)), "", written);
   std::set<std::string> documented;
