@@ -4,15 +4,12 @@
 
 #include "base/error.h"
 #include "config/values.h"
+#include "hub/field_groups.h"
 
 namespace switchyard {
 namespace {
 
 using Json = nlohmann::json;
-
-int64_t whole(const SettingValues& settings, const std::string& name) {
-  return std::stoll(settings.at(name).items.front());
-}
 
 }  // namespace
 
@@ -28,7 +25,7 @@ FieldGroup latent_attention_widths() {
   return {[](HfConfig& fields, SettingValues& settings) {
             fields.mark_read("head_dim");
             fields.mark_read("qk_head_dim");
-            check<ConfigError>(whole(settings, "mla.kv_lora_rank") > 0,
+            check<ConfigError>(whole_value(settings, "mla.kv_lora_rank") > 0,
                                "{}: kv_lora_rank is 0: expected a number from 1 on",
                                fields.source());
           },
@@ -36,8 +33,8 @@ FieldGroup latent_attention_widths() {
 }
 
 std::vector<TensorRule> latent_attention_tensors() {
-  const std::string theirs = "model.layers.{layer}.self_attn.";
-  const std::string ours = "layers.{layer}.attention.";
+  const std::string theirs = in_layer("self_attn.");
+  const std::string ours = logical("attention.");
   return {{theirs + "q_a_proj.weight", ours + "q_down"},
           {theirs + "q_a_layernorm.weight", ours + "q_norm"},
           {theirs + "q_b_proj.weight", ours + "q_up", {}, {2, 1}},
@@ -46,22 +43,8 @@ std::vector<TensorRule> latent_attention_tensors() {
           {theirs + "kv_b_proj.weight", ours + "kv_up", {}, {2, 1}}};
 }
 
-void read_shared_experts(HfConfig& fields, SettingValues& settings, int64_t standard) {
-  const int64_t count = fields.get("n_shared_experts", standard);
-  check<ConfigError>(count > 0, "{}: n_shared_experts is {}: expected a number from 1 on",
-                     fields.source(), count);
-  const int64_t width = count * whole(settings, "moe.ffn_hidden_size");
-  settings["moe.shared_expert_ffn_hidden_size"] = {{print_value(width)}, false};
-}
-
-void write_shared_experts(const Config& config, Json& fields) {
-  const MoeConfig& moe = config.moe;
-  fields["n_shared_experts"] =
-      moe.ffn_hidden_size > 0 ? moe.shared_expert_ffn_hidden_size / moe.ffn_hidden_size : 0;
-}
-
 std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors) {
-  const std::string theirs = "model.layers.{layer}.";
+  const std::string theirs = in_layer("");
   const std::string ours = "mtp.{layer}.";
   std::vector<TensorRule> rules = {
       {theirs + "enorm.weight", ours + "embedding_norm.weight"},
@@ -69,10 +52,9 @@ std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_
       {theirs + "eh_proj.weight", ours + "projection", {}, {1, 2}},
       {theirs + "shared_head.norm.weight", ours + "final_norm.weight"},
   };
-  const std::string in_layer = "layers.{layer}.";
   for (TensorRule rule : layer_tensors) {
-    if (rule.logical.starts_with(in_layer)) {
-      rule.logical = ours + "layer." + rule.logical.substr(in_layer.size());
+    if (rule.logical.starts_with(logical(""))) {
+      rule.logical = ours + "layer." + rule.logical.substr(logical("").size());
       rules.push_back(rule);
     }
   }
@@ -83,16 +65,16 @@ std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_
 }
 
 std::vector<DroppedTensor> prediction_dropped() {
-  return {{"model.layers.{layer}.embed_tokens.weight", DroppedTensor::Reason::kEmbeddingCopy},
-          {"model.layers.{layer}.shared_head.head.weight", DroppedTensor::Reason::kHeadCopy}};
+  return {{in_layer("embed_tokens.weight"), DroppedTensor::Reason::kEmbeddingCopy},
+          {in_layer("shared_head.head.weight"), DroppedTensor::Reason::kHeadCopy}};
 }
 
 FieldGroup sequence_balance_loss() {
   return {[](HfConfig& fields, SettingValues& settings) {
             const std::string coefficient = print_value(fields.get("aux_loss_alpha", 0.0));
             const bool is_per_sequence = fields.get("seq_aux", true);
-            settings["moe.aux_loss_coeff"] = {{is_per_sequence ? coefficient : "0"}, false};
-            settings["moe.step_aux_loss_coeff"] = {{is_per_sequence ? "0" : coefficient}, false};
+            set_value(settings, "moe.aux_loss_coeff", is_per_sequence ? coefficient : "0");
+            set_value(settings, "moe.step_aux_loss_coeff", is_per_sequence ? "0" : coefficient);
           },
           [](const Config& config, Json& fields) {
             const bool is_per_sequence = config.moe.step_aux_loss_coeff == 0;

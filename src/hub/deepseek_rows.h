@@ -14,17 +14,6 @@ FieldGroup latent_attention_widths();
 // q_proj, or q_a_proj and what follows it; kv_a_proj_with_mqa and what follows it.
 std::vector<TensorRule> latent_attention_tensors();
 
-// n_shared_experts: the shared expert is that many times as wide as a routed one. At least one.
-void read_shared_experts(HfConfig& fields, SettingValues& settings, int64_t standard);
-void write_shared_experts(const Config& config, nlohmann::json& fields);
-template <int64_t kStandard>
-FieldGroup shared_experts() {
-  return {[](HfConfig& fields, SettingValues& settings) {
-            read_shared_experts(fields, settings, kStandard);
-          },
-          write_shared_experts};
-}
-
 // Of modules of multi-token prediction, behind the last layer: what they have besides a layer, and
 // the same tensors of their layers as `layer_tensors` has of the model's own.
 std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors);

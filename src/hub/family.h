@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,8 +44,8 @@ struct FixedSetting {
 
 // Fields that mean something only together. `read` marks every field it looks at as read.
 struct FieldGroup {
-  void (*read)(HfConfig& fields, SettingValues& settings);
-  void (*write)(const Config& config, nlohmann::json& fields);
+  std::function<void(HfConfig& fields, SettingValues& settings)> read;
+  std::function<void(const Config& config, nlohmann::json& fields)> write;
 };
 
 constexpr int64_t kExpertIndex = -1;  // in TensorRule::at: the number in {expert}

@@ -172,15 +172,6 @@ int64_t num_moe_layers(const std::vector<bool>& layers) {
   return std::count(layers.begin(), layers.end(), true);
 }
 
-// --- Rows of tensors
-
-std::string in_layer(const std::string& name) {
-  return "model.layers.{layer}." + name;
-}
-std::string logical(const std::string& name) {
-  return "layers.{layer}." + name;
-}
-
 // How many times longer a yarn model has become, where no field says it.
 double factor_of_lengths(int64_t max_position, const Json& original_length,
                          const std::string& source) {
@@ -216,6 +207,13 @@ void read_partial_factor(const Json& value, const RopeStandards& standards, HfCo
 }
 
 }  // namespace
+
+std::string in_layer(const std::string& name) {
+  return "model.layers.{layer}." + name;
+}
+std::string logical(const std::string& name) {
+  return "layers.{layer}." + name;
+}
 
 void set_value(SettingValues& settings, const std::string& name, const std::string& value) {
   settings[name] = {{value}, false};
@@ -321,6 +319,18 @@ void write_rope(const Config& config, Json& fields) {
   fields["rope_parameters"] = std::move(parameters);
 }
 
+FieldGroup rope_fields(double base) {
+  return {[=](HfConfig& fields, SettingValues& settings) { read_rope(fields, settings, {base}); },
+          write_rope};
+}
+
+FieldGroup partial_rope_fields(double base, double partial_factor) {
+  return {[=](HfConfig& fields, SettingValues& settings) {
+            read_rope(fields, settings, {base, partial_factor});
+          },
+          write_rope};
+}
+
 FieldGroup window_from_layer_on() {
   return {[](HfConfig& fields, SettingValues& settings) {
             read_windows(fields, settings,
@@ -419,62 +429,44 @@ void write_layer_types(const Config& config, Json& fields) {
   fields["layer_types"] = layer_types(windows_of(config));
 }
 
-FieldGroup query_scalar() {
-  return {[](HfConfig& fields, SettingValues& settings) {
-            const auto scalar = fields.get("query_pre_attn_scalar", int64_t{256});
-            check<ConfigError>(scalar > 0, "{}: query_pre_attn_scalar is {}: expected 1 or more",
-                               fields.source(), scalar);
-            set_value(settings, "attention.scale",
-                      print_value(1 / std::sqrt(static_cast<double>(scalar))));
+FieldGroup shared_experts(const std::string& field, int64_t standard, int64_t least) {
+  return {[=](HfConfig& fields, SettingValues& settings) {
+            const int64_t number = fields.get(field, standard);
+            check<ConfigError>(number >= least, "{}: {} is {}: expected {} or more",
+                               fields.source(), field, number, least);
+            set_value(settings, "moe.shared_expert_ffn_hidden_size",
+                      std::to_string(number * whole_value(settings, "moe.ffn_hidden_size")));
           },
-          [](const Config& config, Json& fields) {
-            const double scale = config.attention.scale;
-            fields["query_pre_attn_scalar"] = std::llround(1 / (scale * scale));
+          [=](const Config& config, Json& fields) {
+            const MoeConfig& moe = config.moe;
+            fields[field] = moe.ffn_hidden_size == 0
+                                ? 0
+                                : moe.shared_expert_ffn_hidden_size / moe.ffn_hidden_size;
           }};
 }
 
-FieldGroup prediction_layers() {
-  return {[](HfConfig& fields, SettingValues&) {
-            fields.find("num_nextn_predict_layers", {"num_mtp_layers"});
+FieldGroup balance_loss(double standard) {
+  return {[=](HfConfig& fields, SettingValues& settings) {
+            const double theirs = fields.get("router_aux_loss_coef", standard);
+            const auto top_k = static_cast<double>(whole_value(settings, "moe.top_k"));
+            const double layers = moe_layers_read(settings);
+            set_value(settings, "moe.aux_loss_coeff",
+                      print_value(layers > 0 ? theirs * top_k / layers : 0.0));
           },
-          [](const Config&, Json& fields) { fields["num_nextn_predict_layers"] = 0; }};
+          [](const Config& config, Json& fields) {
+            const auto layers = static_cast<double>(num_moe_layers(moe_layers_of(config)));
+            const double ours = config.moe.aux_loss_coeff;
+            fields["router_aux_loss_coef"] = ours * layers / static_cast<double>(config.moe.top_k);
+          }};
 }
 
-FieldGroup scaled_embedding() {
-  return {[](HfConfig&, SettingValues& settings) {
-            const auto hidden = static_cast<double>(whole_value(settings, "model.hidden_size"));
-            set_value(settings, "multipliers.embedding", print_value(std::sqrt(hidden)));
+FieldGroup unused_fields(const std::vector<std::string>& names) {
+  return {[=](HfConfig& fields, SettingValues&) {
+            for (const std::string& name : names) {
+              fields.mark_read(name);
+            }
           },
           [](const Config&, Json&) {}};
-}
-
-void read_shared_experts(HfConfig& fields, SettingValues& settings, const std::string& field,
-                         int64_t standard) {
-  const int64_t number = fields.get(field, standard);
-  check<ConfigError>(number >= 0, "{}: {} is {}: expected 0 or more", fields.source(), field,
-                     number);
-  set_value(settings, "moe.shared_expert_ffn_hidden_size",
-            std::to_string(number * whole_value(settings, "moe.ffn_hidden_size")));
-}
-
-void write_shared_experts(const Config& config, Json& fields, const std::string& field) {
-  const MoeConfig& moe = config.moe;
-  fields[field] =
-      moe.ffn_hidden_size == 0 ? 0 : moe.shared_expert_ffn_hidden_size / moe.ffn_hidden_size;
-}
-
-void read_balance_loss(HfConfig& fields, SettingValues& settings, double standard) {
-  const double theirs = fields.get("router_aux_loss_coef", standard);
-  const auto top_k = static_cast<double>(whole_value(settings, "moe.top_k"));
-  const double layers = moe_layers_read(settings);
-  set_value(settings, "moe.aux_loss_coeff",
-            print_value(layers > 0 ? theirs * top_k / layers : 0.0));
-}
-
-void write_balance_loss(const Config& config, Json& fields) {
-  const auto layers = static_cast<double>(num_moe_layers(moe_layers_of(config)));
-  const double ours = config.moe.aux_loss_coeff;
-  fields["router_aux_loss_coef"] = ours * layers / static_cast<double>(config.moe.top_k);
 }
 
 std::vector<FieldRule> decoder_fields(const DecoderStandards& standards) {
@@ -514,18 +506,6 @@ std::vector<TensorRule> decoder_tensors() {
       {"model.norm.weight", "final_norm.weight"},
       {"lm_head.weight", "head.weight"},
   };
-}
-
-std::vector<TensorRule> post_normed_decoder_tensors() {
-  std::vector<TensorRule> rules = decoder_tensors();
-  for (TensorRule& rule : rules) {
-    if (rule.logical == logical("mlp_norm.weight")) {
-      rule.tensor = in_layer("pre_feedforward_layernorm.weight");
-    }
-  }
-  rules.push_back({in_layer("post_attention_layernorm.weight"), logical("mixer_post_norm.weight")});
-  rules.push_back({in_layer("post_feedforward_layernorm.weight"), logical("mlp_post_norm.weight")});
-  return rules;
 }
 
 std::vector<TensorRule> qkv_bias_tensors() {
@@ -585,6 +565,16 @@ std::vector<TensorRule> shared_experts_tensors() {
   return {{shared + "gate_proj.weight", logical("moe.shared_expert.gate_up"), {0}},
           {shared + "up_proj.weight", logical("moe.shared_expert.gate_up"), {1}},
           {shared + "down_proj.weight", logical("moe.shared_expert.down")}};
+}
+
+std::vector<TensorRule> block_sparse_moe_tensors() {
+  const std::string moe = in_layer("block_sparse_moe.");
+  return {
+      {moe + "gate.weight", logical("moe.router.weight")},
+      {moe + "experts.{expert}.w1.weight", logical("moe.experts.gate_up"), {kExpertIndex, 0}},
+      {moe + "experts.{expert}.w3.weight", logical("moe.experts.gate_up"), {kExpertIndex, 1}},
+      {moe + "experts.{expert}.w2.weight", logical("moe.experts.down"), {kExpertIndex}},
+  };
 }
 
 std::vector<DroppedTensor> decoder_dropped() {

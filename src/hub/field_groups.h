@@ -16,21 +16,8 @@ struct RopeStandards {
 };
 void read_rope(HfConfig& fields, SettingValues& settings, const RopeStandards& standards);
 void write_rope(const Config& config, nlohmann::json& fields);
-template <int64_t kBase>
-FieldGroup rope_fields() {
-  return {[](HfConfig& fields, SettingValues& settings) {
-            read_rope(fields, settings, {static_cast<double>(kBase)});
-          },
-          write_rope};
-}
-template <int64_t kBase, int64_t kPercent>
-FieldGroup partial_rope_fields() {
-  return {[](HfConfig& fields, SettingValues& settings) {
-            read_rope(fields, settings,
-                      {static_cast<double>(kBase), static_cast<double>(kPercent) / 100});
-          },
-          write_rope};
-}
+FieldGroup rope_fields(double base);
+FieldGroup partial_rope_fields(double base, double partial_factor);
 
 // use_sliding_window, sliding_window, max_window_layers, layer_types: which layers attend to a
 // window when the file does not list them.
@@ -44,37 +31,20 @@ void read_windows_by_period(HfConfig& fields, SettingValues& settings, int64_t s
                             int64_t period);
 void write_layer_types(const Config& config, nlohmann::json& fields);
 
-// query_pre_attn_scalar: products of queries and keys are divided by its square root (Gemma 2, 3).
-FieldGroup query_scalar();
-
-// num_nextn_predict_layers: modules that foretell further tokens, of which transformers' classes
-// make none.
-FieldGroup prediction_layers();
-
-// The embedding times the square root of the hidden size (Gemma).
-FieldGroup scaled_embedding();
-
-// The number of shared experts: they are one, of `number` times the width of a routed one, which
-// must have been read. `kStandard` is the family's number where the file names none.
-void read_shared_experts(HfConfig& fields, SettingValues& settings, const std::string& field,
-                         int64_t standard);
-void write_shared_experts(const Config& config, nlohmann::json& fields, const std::string& field);
+// The number of shared experts, `least` or more: they are one, of `number` times the width of a
+// routed one, which must have been read. `standard` is the number where the file names none.
+FieldGroup shared_experts(const std::string& field, int64_t standard, int64_t least = 0);
 
 // mlp_only_layers and decoder_sparse_step: which layers have experts (Qwen2-MoE, Qwen3-MoE).
 FieldGroup sparse_layers();
 
 // router_aux_loss_coef. transformers averages over layers and its balanced value is top_k; ours is
 // summed over layers and 1 when balanced: coefficient x top_k / MoE layers gives the same loss when
-// balanced. `kMillionths` is the family's standard value.
-void read_balance_loss(HfConfig& fields, SettingValues& settings, double standard);
-void write_balance_loss(const Config& config, nlohmann::json& fields);
-template <int64_t kMillionths>
-FieldGroup balance_loss() {
-  return {[](HfConfig& fields, SettingValues& settings) {
-            read_balance_loss(fields, settings, static_cast<double>(kMillionths) / 1e6);
-          },
-          write_balance_loss};
-}
+// balanced. `standard` is the family's value where the file names none.
+FieldGroup balance_loss(double standard);
+
+// Fields that the family's class has and does not follow: read, and not written.
+FieldGroup unused_fields(const std::vector<std::string>& names);
 
 // --- Rows that all families have
 
@@ -93,6 +63,10 @@ std::vector<FieldRule> decoder_fields(const DecoderStandards& standards);
 
 std::vector<std::pair<std::string, std::string>> activation_words();
 
+// A name within a layer, in the files and in the logical model.
+std::string in_layer(const std::string& name);  // "model.layers.{layer}.NAME"
+std::string logical(const std::string& name);   // "layers.{layer}.NAME"
+
 // A setting of what has been read.
 void set_value(SettingValues& settings, const std::string& name, const std::string& value);
 int64_t whole_value(const SettingValues& settings, const std::string& name);
@@ -100,8 +74,6 @@ int64_t whole_value(const SettingValues& settings, const std::string& name);
 // Embedding, norms, attention projections and head, as Llama names them, and what else its files
 // may hold.
 std::vector<TensorRule> decoder_tensors();
-// The same with norms after attention and MLP too (Gemma 2, 3).
-std::vector<TensorRule> post_normed_decoder_tensors();
 std::vector<TensorRule> qkv_bias_tensors();
 std::vector<TensorRule> output_bias_tensors();
 std::vector<TensorRule> qk_norm_tensors();
@@ -116,6 +88,8 @@ std::vector<TensorRule> expert_bias_tensors();
 std::vector<TensorRule> gated_shared_expert_tensors();
 // mlp.shared_experts.gate_proj ...
 std::vector<TensorRule> shared_experts_tensors();
+// block_sparse_moe.gate and block_sparse_moe.experts.{expert}.w1, w3 and w2 (Mixtral, MiniMax).
+std::vector<TensorRule> block_sparse_moe_tensors();
 std::vector<DroppedTensor> decoder_dropped();
 
 // One list out of several.

@@ -23,15 +23,4 @@ FieldGroup time_step_limit();
 bool is_infinity(const nlohmann::json& value);
 nlohmann::json infinity();
 
-// Fields that the family's class has and does not follow: read, and not written.
-template <const std::vector<std::string>& kNames>
-FieldGroup unused_fields() {
-  return {[](HfConfig& fields, SettingValues&) {
-            for (const std::string& name : kNames) {
-              fields.mark_read(name);
-            }
-          },
-          [](const Config&, nlohmann::json&) {}};
-}
-
 }  // namespace switchyard

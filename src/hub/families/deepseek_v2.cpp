@@ -21,8 +21,8 @@ FieldGroup groups_of_experts() {
                                "{}: n_group is {} and topk_group is {}: topk_method "
                                "group_limited_greedy needs numbers from 1 on",
                                fields.source(), num_groups, group_top_k);
-            settings["moe.num_groups"] = {{print_value(is_limited ? num_groups : 1)}, false};
-            settings["moe.group_top_k"] = {{print_value(is_limited ? group_top_k : 1)}, false};
+            set_value(settings, "moe.num_groups", print_value(is_limited ? num_groups : 1));
+            set_value(settings, "moe.group_top_k", print_value(is_limited ? group_top_k : 1));
           },
           [](const Config& config, nlohmann::json& fields) {
             const MoeConfig& moe = config.moe;
@@ -63,8 +63,8 @@ ModelFamily deepseek_v2_family() {
       .fixed_settings = {{"rope.interleaved", "true"},
                          {"moe.pre_softmax", "true"},
                          {"moe.group_score", "max"}},
-      .groups = {latent_attention_widths(), rope_fields<10000>(), groups_of_experts(),
-                 shared_experts<2>(), sequence_balance_loss()},
+      .groups = {latent_attention_widths(), rope_fields(10000), groups_of_experts(),
+                 shared_experts("n_shared_experts", 2, 1), sequence_balance_loss()},
       .tensors = joined<TensorRule>({decoder_tensors(), latent_attention_tensors(), mlp_tensors(),
                                      expert_tensors(), shared_experts_tensors()}),
       .dropped = decoder_dropped(),

@@ -8,15 +8,6 @@
 namespace switchyard {
 namespace {
 
-FieldGroup shared_experts() {
-  return {[](HfConfig& fields, SettingValues& settings) {
-            read_shared_experts(fields, settings, "moe_num_shared_experts", 2);
-          },
-          [](const Config& config, nlohmann::json& fields) {
-            write_shared_experts(config, fields, "moe_num_shared_experts");
-          }};
-}
-
 // Every interval-th layer from the start to the end index has experts.
 FieldGroup layers_with_experts() {
   return {[](HfConfig& fields, SettingValues& settings) {
@@ -49,8 +40,8 @@ FieldGroup layers_with_experts() {
 }
 
 std::vector<TensorRule> expert_bias_of_statics() {
-  return {{.tensor = "model.layers.{layer}.mlp.moe_statics.e_score_correction_bias",
-           .logical = "layers.{layer}.moe.router.expert_bias",
+  return {{.tensor = in_layer("mlp.moe_statics.e_score_correction_bias"),
+           .logical = logical("moe.router.expert_bias"),
            .dims = {0, 1}}};  // [1, experts]: of one group
 }
 
@@ -79,8 +70,8 @@ ModelFamily ernie4_5_moe_family() {
                          {"moe.renormalize", "true"},
                          {"moe.expert_bias", "true"},
                          {"rope.interleaved", "true"}},
-      .groups = {rope_fields<500000>(), shared_experts(), layers_with_experts(),
-                 balance_loss<1000>()},
+      .groups = {rope_fields(500000), shared_experts("moe_num_shared_experts", 2),
+                 layers_with_experts(), balance_loss(0.001)},
       .tensors = joined<TensorRule>({decoder_tensors(), mlp_tensors(), expert_tensors(),
                                      shared_experts_tensors(), expert_bias_of_statics()}),
       .dropped = decoder_dropped(),

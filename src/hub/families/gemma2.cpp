@@ -1,4 +1,5 @@
 #include "hub/field_groups.h"
+#include "hub/gemma_rows.h"
 
 // Gemma 2 (modeling_gemma2.py, arXiv:2408.00118).
 namespace switchyard {
@@ -17,28 +18,19 @@ ModelFamily gemma2_family() {
   return {
       .model_type = "gemma2",
       .architecture = "Gemma2ForCausalLM",
-      .fields = joined<FieldRule>({decoder_fields({.vocab_size = 256000,
-                                                   .hidden_size = 2304,
-                                                   .num_layers = 26,
-                                                   .num_heads = 8,
-                                                   .num_kv_heads = 4,
-                                                   .max_position = 8192,
-                                                   .norm_epsilon = 1e-6,
-                                                   .tie_embeddings = true,
-                                                   .activation = "gelu_pytorch_tanh",
-                                                   .activation_field = "hidden_activation"}),
-                                   {{"intermediate_size", "model.ffn_hidden_size", 9216},
-                                    {"head_dim", "model.head_dim", 256},
-                                    {"attention_bias", "attention.qkv_bias", false},
-                                    {"attention_bias", "attention.output_bias", false},
-                                    {"final_logit_softcapping", "model.logit_softcap", 30.0, "0"},
+      .fields = joined<FieldRule>({gemma_fields({.vocab_size = 256000,
+                                                 .hidden_size = 2304,
+                                                 .num_layers = 26,
+                                                 .num_heads = 8,
+                                                 .num_kv_heads = 4,
+                                                 .max_position = 8192,
+                                                 .ffn_hidden_size = 9216}),
+                                   {{"final_logit_softcapping", "model.logit_softcap", 30.0, "0"},
                                     {"attn_logit_softcapping", "attention.softcap", 50.0, "0"}}}),
-      .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"},
-                       {"use_bidirectional_attention", false, "attention is causal here"}},
+      .fixed_fields = gemma_fixed_fields(),
       .fixed_settings = {{"model.norm_plus_one", "true"}, {"model.post_norms", "true"}},
-      .groups = {rope_fields<10000>(), alternating_windows(), query_scalar(), scaled_embedding()},
-      .tensors = joined<TensorRule>({post_normed_decoder_tensors(), qkv_bias_tensors(),
-                                     output_bias_tensors(), mlp_tensors()}),
+      .groups = {rope_fields(10000), alternating_windows(), query_scalar(), scaled_embedding()},
+      .tensors = post_normed_gemma_tensors(),
       .dropped = decoder_dropped(),
   };
 }

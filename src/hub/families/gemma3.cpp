@@ -2,17 +2,12 @@
 
 #include "base/error.h"
 #include "hub/field_groups.h"
+#include "hub/gemma_rows.h"
 
 // Gemma 3, text alone: the 1B model, and what Gemma3ForCausalLM saves (modeling_gemma3.py). The
 // multimodal models, Gemma3ForConditionalGeneration, are refused by their architecture.
 namespace switchyard {
 namespace {
-
-// The class has attn_logit_softcapping and does not use it.
-FieldGroup unused_softcap() {
-  return {[](HfConfig& fields, SettingValues&) { fields.mark_read("attn_logit_softcapping"); },
-          [](const Config&, nlohmann::json&) {}};
-}
 
 using Json = nlohmann::json;
 
@@ -83,33 +78,24 @@ ModelFamily gemma3_family() {
       .model_type = "gemma3_text",
       .architecture = "Gemma3ForCausalLM",
       .fields =
-          joined<FieldRule>({decoder_fields({.vocab_size = 262208,
-                                             .hidden_size = 2304,
-                                             .num_layers = 26,
-                                             .num_heads = 8,
-                                             .num_kv_heads = 4,
-                                             .max_position = 131072,
-                                             .norm_epsilon = 1e-6,
-                                             .tie_embeddings = true,
-                                             .activation = "gelu_pytorch_tanh",
-                                             .activation_field = "hidden_activation"}),
-                             {{"intermediate_size", "model.ffn_hidden_size", 9216},
-                              {"head_dim", "model.head_dim", 256},
-                              {"attention_bias", "attention.qkv_bias", false},
-                              {"attention_bias", "attention.output_bias", false},
-                              {"final_logit_softcapping", "model.logit_softcap", nullptr, "0"}}}),
-      .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"},
-                       {"use_bidirectional_attention", false, "attention is causal here"}},
+          joined<FieldRule>({gemma_fields({.vocab_size = 262208,
+                                           .hidden_size = 2304,
+                                           .num_layers = 26,
+                                           .num_heads = 8,
+                                           .num_kv_heads = 4,
+                                           .max_position = 131072,
+                                           .ffn_hidden_size = 9216}),
+                             {{"final_logit_softcapping", "model.logit_softcap", nullptr, "0"}}}),
+      .fixed_fields = gemma_fixed_fields(),
       .fixed_settings = {{"model.norm_plus_one", "true"},
                          {"model.post_norms", "true"},
                          {"attention.qk_norm", "head"}},
       .groups = {windows(),
                  {read_rope_by_kind, write_rope_by_kind},
                  query_scalar(),
-                 unused_softcap(),
+                 unused_fields({"attn_logit_softcapping"}),
                  scaled_embedding()},
-      .tensors = joined<TensorRule>({post_normed_decoder_tensors(), qkv_bias_tensors(),
-                                     output_bias_tensors(), qk_norm_tensors(), mlp_tensors()}),
+      .tensors = joined<TensorRule>({post_normed_gemma_tensors(), qk_norm_tensors()}),
       .dropped = decoder_dropped(),
   };
 }

@@ -4,15 +4,6 @@
 namespace switchyard {
 namespace {
 
-FieldGroup shared_experts() {
-  return {[](HfConfig& fields, SettingValues& settings) {
-            read_shared_experts(fields, settings, "n_shared_experts", 1);
-          },
-          [](const Config& config, nlohmann::json& fields) {
-            write_shared_experts(config, fields, "n_shared_experts");
-          }};
-}
-
 FieldGroup query_norm() {
   return {[](HfConfig& fields, SettingValues& settings) {
             set_value(settings, "attention.qk_norm",
@@ -21,6 +12,15 @@ FieldGroup query_norm() {
           [](const Config& config, nlohmann::json& fields) {
             fields["use_qk_norm"] = config.attention.qk_norm == QkNormKind::kHead;
           }};
+}
+
+// num_nextn_predict_layers: modules that foretell further tokens, of which transformers' class
+// makes none.
+FieldGroup prediction_layers() {
+  return {[](HfConfig& fields, SettingValues&) {
+            fields.find("num_nextn_predict_layers", {"num_mtp_layers"});
+          },
+          [](const Config&, nlohmann::json& fields) { fields["num_nextn_predict_layers"] = 0; }};
 }
 
 }  // namespace
@@ -50,8 +50,8 @@ ModelFamily glm4_moe_family() {
             {"first_k_dense_replace", "moe.first_dense_layers", 1}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"}},
       .fixed_settings = {{"moe.score_function", "sigmoid"}, {"moe.expert_bias", "true"}},
-      .groups = {partial_rope_fields<10000, 50>(), query_norm(), shared_experts(),
-                 prediction_layers()},
+      .groups = {partial_rope_fields(10000, 0.5), query_norm(),
+                 shared_experts("n_shared_experts", 1), prediction_layers()},
       .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), qk_norm_tensors(),
                                      mlp_tensors(), expert_tensors(), shared_experts_tensors(),
                                      expert_bias_tensors()}),

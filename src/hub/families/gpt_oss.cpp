@@ -98,7 +98,7 @@ ModelFamily gpt_oss_family() {
                          {"moe.router_bias", "true"}},
       .groups = {rope_of_gpt_oss(),
                  alternating_windows(),
-                 balance_loss<1000>(),
+                 balance_loss(0.001),
                  // The length before scaling; the positions say it again.
                  {[](HfConfig& fields, SettingValues&) {
                     fields.mark_read("initial_context_length");

@@ -20,7 +20,7 @@ ModelFamily llama_family() {
                                     {"mlp_bias", "model.mlp_bias", false}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"}},
       .fixed_settings = {},
-      .groups = {rope_fields<10000>()},
+      .groups = {rope_fields(10000)},
       .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), output_bias_tensors(),
                                      mlp_tensors(), mlp_bias_tensors()}),
       .dropped = decoder_dropped(),

@@ -12,20 +12,17 @@ const std::vector<std::string> kUnused = {
     "residual_in_fp32",     "rescale_prenorm_residual", "time_step_scale",  "use_mambapy",
     "use_associative_scan", "time_step_init_scheme",    "intermediate_size"};
 
-int64_t hidden_size(const SettingValues& settings) {
-  return std::stoll(settings.at("model.hidden_size").items.front());
-}
-
 // expand may be no whole number; time_step_rank is a number or "auto".
 void read_sizes(HfConfig& fields, SettingValues& settings) {
+  const int64_t hidden_size = whole_value(settings, "model.hidden_size");
   const auto expand = fields.get("expand", 2.0);
-  const auto inner = static_cast<int64_t>(expand * static_cast<double>(hidden_size(settings)));
+  const auto inner = static_cast<int64_t>(expand * static_cast<double>(hidden_size));
   const Json* rank = fields.find("time_step_rank");
   const bool is_auto = rank == nullptr || *rank == "auto";
-  settings["mamba.inner_size"] = {{std::to_string(inner)}, false};
-  settings["mamba.dt_rank"] = {{std::to_string(is_auto ? (hidden_size(settings) + 15) / 16
-                                                       : fields.get("time_step_rank", int64_t{0}))},
-                               false};
+  const int64_t dt_rank =
+      is_auto ? (hidden_size + 15) / 16 : fields.get("time_step_rank", int64_t{0});
+  set_value(settings, "mamba.inner_size", std::to_string(inner));
+  set_value(settings, "mamba.dt_rank", std::to_string(dt_rank));
 }
 
 void write_sizes(const Config& config, Json& fields) {
@@ -76,7 +73,7 @@ ModelFamily mamba_family() {
                  {"time_step_floor", "mamba.init_dt_floor", 1e-4}},
       .fixed_fields = {{"hidden_act", "silu", "the convolution is followed by SiLU"}},
       .fixed_settings = {{"model.layer_pattern", "S"}, {"model.num_attention_heads", "0"}},
-      .groups = {{read_sizes, write_sizes}, unused_fields<kUnused>()},
+      .groups = {{read_sizes, write_sizes}, unused_fields(kUnused)},
       .tensors = joined<TensorRule>({pure_scan_tensors(), mixer_tensors()}),
       .dropped = {{"lm_head.weight", DroppedTensor::Reason::kTiedHead}},
   };

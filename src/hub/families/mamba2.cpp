@@ -14,13 +14,12 @@ const std::vector<std::string> kUnused = {"residual_in_fp32", "rescale_prenorm_r
 // The class asks for expand x hidden_size = num_heads x head_dim.
 void read_width(HfConfig& fields, SettingValues& settings) {
   const auto expand = fields.get("expand", int64_t{2});
-  const auto number = [&](const char* setting) {
-    return std::stoll(settings.at(setting).items.front());
-  };
-  const int64_t inner = number("mamba.num_heads") * number("mamba.head_dim");
-  check<ConfigError>(expand * number("model.hidden_size") == inner,
+  const int64_t inner =
+      whole_value(settings, "mamba.num_heads") * whole_value(settings, "mamba.head_dim");
+  const int64_t hidden_size = whole_value(settings, "model.hidden_size");
+  check<ConfigError>(expand * hidden_size == inner,
                      "{}: expand x hidden_size ({} x {}) must be num_heads x head_dim ({})",
-                     fields.source(), expand, number("model.hidden_size"), inner);
+                     fields.source(), expand, hidden_size, inner);
 }
 
 void write_width(const Config& config, nlohmann::json& fields) {
@@ -56,7 +55,7 @@ ModelFamily mamba2_family() {
       .fixed_settings = {{"model.layer_pattern", "M"},
                          {"model.num_attention_heads", "0"},
                          {"mamba.norm", "after_gate"}},
-      .groups = {{read_width, write_width}, time_step_limit(), unused_fields<kUnused>()},
+      .groups = {{read_width, write_width}, time_step_limit(), unused_fields(kUnused)},
       .tensors = joined<TensorRule>(
           {pure_scan_tensors(), mamba2_tensors("backbone.layers.{layer}.mixer.")}),
       .dropped = {{"lm_head.weight", DroppedTensor::Reason::kTiedHead}},

@@ -21,16 +21,9 @@ void read_rope_with_dim(HfConfig& fields, SettingValues& settings) {
   read_rope(fields, settings, {kBase, share});
 }
 
-std::vector<TensorRule> block_sparse_moe_tensors() {
-  const std::string moe = "model.layers.{layer}.block_sparse_moe.";
-  const std::string experts = "layers.{layer}.moe.experts.";
+std::vector<TensorRule> expert_bias() {
   return {
-      {moe + "gate.weight", "layers.{layer}.moe.router.weight"},
-      {moe + "e_score_correction_bias", "layers.{layer}.moe.router.expert_bias"},
-      {moe + "experts.{expert}.w1.weight", experts + "gate_up", {kExpertIndex, 0}},
-      {moe + "experts.{expert}.w3.weight", experts + "gate_up", {kExpertIndex, 1}},
-      {moe + "experts.{expert}.w2.weight", experts + "down", {kExpertIndex}},
-  };
+      {in_layer("block_sparse_moe.e_score_correction_bias"), logical("moe.router.expert_bias")}};
 }
 
 }  // namespace
@@ -57,9 +50,9 @@ ModelFamily minimax_m2_family() {
                          {"moe.score_function", "sigmoid"},
                          {"moe.renormalize", "true"},
                          {"moe.expert_bias", "true"}},
-      .groups = {{read_rope_with_dim, write_rope}, balance_loss<1000>()},
-      .tensors =
-          joined<TensorRule>({decoder_tensors(), qk_norm_tensors(), block_sparse_moe_tensors()}),
+      .groups = {{read_rope_with_dim, write_rope}, balance_loss(0.001)},
+      .tensors = joined<TensorRule>(
+          {decoder_tensors(), qk_norm_tensors(), block_sparse_moe_tensors(), expert_bias()}),
       .dropped = decoder_dropped(),
   };
 }

@@ -18,7 +18,7 @@ ModelFamily mistral_family() {
                                     {"sliding_window", "attention.window", 4096, "0"}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"}},
       .fixed_settings = {},
-      .groups = {rope_fields<10000>()},
+      .groups = {rope_fields(10000)},
       .tensors = joined<TensorRule>({decoder_tensors(), mlp_tensors()}),
       .dropped = decoder_dropped(),
   };

@@ -4,17 +4,6 @@
 namespace switchyard {
 namespace {
 
-std::vector<TensorRule> block_sparse_moe_tensors() {
-  const std::string moe = "model.layers.{layer}.block_sparse_moe.";
-  const std::string experts = "layers.{layer}.moe.experts.";
-  return {
-      {moe + "gate.weight", "layers.{layer}.moe.router.weight"},
-      {moe + "experts.{expert}.w1.weight", experts + "gate_up", {kExpertIndex, 0}},
-      {moe + "experts.{expert}.w3.weight", experts + "gate_up", {kExpertIndex, 1}},
-      {moe + "experts.{expert}.w2.weight", experts + "down", {kExpertIndex}},
-  };
-}
-
 // As transformers keeps them in memory.
 std::vector<TensorRule> other_spellings() {
   std::vector<TensorRule> rules = expert_tensors();
@@ -46,7 +35,7 @@ ModelFamily mixtral_family() {
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"},
                        {"router_jitter_noise", 0.0, "it would also disturb the experts' input"}},
       .fixed_settings = {{"moe.pre_softmax", "false"}},
-      .groups = {rope_fields<1000000>(), balance_loss<1000>()},
+      .groups = {rope_fields(1000000), balance_loss(0.001)},
       .tensors =
           joined<TensorRule>({decoder_tensors(), block_sparse_moe_tensors(), other_spellings()}),
       .dropped = decoder_dropped(),

@@ -43,7 +43,7 @@ ModelFamily nemotron_family() {
       .fixed_settings = {{"model.norm", "layer"},
                          {"model.norm_plus_one", "true"},
                          {"model.gated_mlp", "false"}},
-      .groups = {partial_rope_fields<10000, 50>()},
+      .groups = {partial_rope_fields(10000, 0.5)},
       .tensors = joined<TensorRule>({decoder_tensors(), norm_bias_tensors(), qkv_bias_tensors(),
                                      output_bias_tensors(), ungated_mlp_tensors()}),
       .dropped = decoder_dropped(),

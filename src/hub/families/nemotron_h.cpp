@@ -206,7 +206,7 @@ ModelFamily nemotron_h_family() {
                          {"moe.group_score", "top2_sum"}},
       .groups = {{read_layers, write_layers},
                  {check_latent, [](const Config&, Json&) {}},
-                 unused_fields<kUnused>()},
+                 unused_fields(kUnused)},
       .tensors = joined<TensorRule>({{{"backbone.embeddings.weight", "embedding.weight"},
                                       {"backbone.norm_f.weight", "final_norm.weight"},
                                       {"lm_head.weight", "head.weight"}},

@@ -24,7 +24,7 @@ ModelFamily olmoe_family() {
                               {"norm_topk_prob", "moe.renormalize", false}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"}},
       .fixed_settings = {{"attention.qk_norm", "full"}, {"moe.pre_softmax", "true"}},
-      .groups = {rope_fields<10000>(), balance_loss<10000>()},
+      .groups = {rope_fields(10000), balance_loss(0.01)},
       .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), output_bias_tensors(),
                                      qk_norm_tensors(), expert_tensors()}),
       .dropped = decoder_dropped(),

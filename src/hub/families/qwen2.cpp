@@ -17,7 +17,7 @@ ModelFamily qwen2_family() {
                                     {"head_dim", "model.head_dim", nullptr, "0"}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"}},
       .fixed_settings = {{"attention.qkv_bias", "true"}},
-      .groups = {rope_fields<10000>(), window_from_layer_on()},
+      .groups = {rope_fields(10000), window_from_layer_on()},
       .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), mlp_tensors()}),
       .dropped = decoder_dropped(),
   };

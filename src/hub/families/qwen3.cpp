@@ -19,7 +19,7 @@ ModelFamily qwen3_family() {
                                     {"attention_bias", "attention.output_bias", false}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"}},
       .fixed_settings = {{"attention.qk_norm", "head"}},
-      .groups = {rope_fields<10000>(), window_from_layer_on()},
+      .groups = {rope_fields(10000), window_from_layer_on()},
       .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), output_bias_tensors(),
                                      qk_norm_tensors(), mlp_tensors()}),
       .dropped = decoder_dropped(),

@@ -4,7 +4,6 @@
 #include "config/layer_pattern.h"
 #include "config/layer_set.h"
 #include "hub/field_groups.h"
-#include "hub/scan_fields.h"
 
 // Qwen3-Next: gated delta nets and gated attention, each with experts (modeling_qwen3_next.py).
 namespace switchyard {
@@ -15,15 +14,6 @@ using Json = nlohmann::json;
 constexpr int64_t kAttentionEvery = 4;
 constexpr std::string_view kAttention = "full_attention";
 constexpr std::string_view kDeltaNet = "linear_attention";
-
-const std::vector<std::string> kUnused = {"use_sliding_window"};
-
-std::string in_layer(const std::string& name) {
-  return "model.layers.{layer}." + name;
-}
-std::string logical(const std::string& name) {
-  return "layers.{layer}." + name;
-}
 
 // layer_types, or every full_attention_interval-th layer with attention. Which layers have experts
 // has been read, as a list that the pattern takes over.
@@ -147,11 +137,11 @@ ModelFamily qwen3_next_family() {
                          {"model.norm_plus_one", "true"},
                          {"moe.pre_softmax", "true"},
                          {"moe.shared_expert_gate", "true"}},
-      .groups = {partial_rope_fields<10000, 25>(),
+      .groups = {partial_rope_fields(10000, 0.25),
                  sparse_layers(),
-                 balance_loss<1000>(),
+                 balance_loss(0.001),
                  {read_layers, write_layers},
-                 unused_fields<kUnused>()},
+                 unused_fields({"use_sliding_window"})},
       .tensors = joined<TensorRule>({attention_tensors(), output_bias_tensors(), qk_norm_tensors(),
                                      delta_net_tensors(), mlp_tensors(), expert_tensors(),
                                      gated_shared_expert_tensors()}),
