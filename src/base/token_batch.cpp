@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include "base/ignored_label.h"
+
 namespace switchyard {
 namespace {
 
@@ -18,8 +20,6 @@ at::Tensor moved_up(const at::Tensor& values, const SequenceTable& table, int64_
   }
   return moved;
 }
-
-constexpr int64_t kIgnoredLabel = -100;
 
 }  // namespace
 

@@ -85,17 +85,13 @@ AttentionOptions make_options(const Scope& scope, const Config& config, int64_t 
 
 RowLinear make_output(const Scope& scope, const Config& config) {
   const ModelConfig& model = config.model;
-  std::optional<ParameterSpec> bias;
-  if (config.attention.output_bias) {
-    bias = row_bias(scope.name("o_bias"), model.hidden_size, config.parallel.sequence_parallel);
-  }
   return {scope,
           {.name = scope.name("o"),
            .shape = {model.hidden_size, model.num_attention_heads, model.head_size()},
            .init = Init::normal(output_init_std(model)),
            .tensor = Placement::sharded(1, model.num_attention_heads)},
           kOutput,
-          bias};
+          row_bias(config.attention.output_bias, scope, "o_bias", config)};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "config/config.h"
 #include "ops/dense_linear.h"
 
 namespace switchyard {
@@ -56,12 +57,18 @@ Placed RowLinear::forward(const at::Tensor& input, const Placement& output) cons
   return {bias_.defined() ? sum.tensor + bias_ : sum.tensor, sum.placement};
 }
 
-ParameterSpec row_bias(std::string name, int64_t out_features, bool is_sequence_parallel) {
-  return {.name = std::move(name),
-          .shape = {out_features},
-          .init = Init::zeros(),
-          .has_weight_decay = false,
-          .tensor = is_sequence_parallel ? Placement::replicated() : Placement::invariant()};
+std::optional<ParameterSpec> row_bias(bool has_bias, const Scope& scope, const std::string& name,
+                                      const Config& config) {
+  if (!has_bias) {
+    return std::nullopt;
+  }
+  const bool is_sequence_parallel = config.parallel.sequence_parallel;
+  return ParameterSpec{
+      .name = scope.name(name),
+      .shape = {config.model.hidden_size},
+      .init = Init::zeros(),
+      .has_weight_decay = false,
+      .tensor = is_sequence_parallel ? Placement::replicated() : Placement::invariant()};
 }
 
 at::Tensor scaled(const at::Tensor& tensor, double factor) {

@@ -11,6 +11,8 @@
 
 namespace switchyard {
 
+struct Config;
+
 // The two linear layers of tensor parallelism (Megatron-LM, arXiv:1909.08053). forward() is
 // collective over tp where the placements differ.
 
@@ -54,9 +56,11 @@ class RowLinear {
   at::Tensor bias_;    // [out]; undefined without
 };
 
-// The bias of a RowLinear: each rank adds it to the sum, once. With sequence parallelism each rank
-// adds it to its own tokens, and its gradient is the sum over them.
-ParameterSpec row_bias(std::string name, int64_t out_features, bool is_sequence_parallel);
+// The bias of a RowLinear that makes the hidden size, if it has one: each rank adds it to the sum,
+// once. With sequence parallelism each rank adds it to its own tokens, and its gradient is the sum
+// over them.
+std::optional<ParameterSpec> row_bias(bool has_bias, const Scope& scope, const std::string& name,
+                                      const Config& config);
 
 // tensor x factor, without work where the factor is 1.
 at::Tensor scaled(const at::Tensor& tensor, double factor);

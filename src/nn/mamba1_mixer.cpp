@@ -73,11 +73,6 @@ RowLinear make_select(const Scope& scope, const Config& config) {
 }
 
 RowLinear make_output(const Scope& scope, const Config& config) {
-  std::optional<ParameterSpec> bias;
-  if (config.mamba.output_bias) {
-    bias = row_bias(scope.name("output_bias"), config.model.hidden_size,
-                    config.parallel.sequence_parallel);
-  }
   const int64_t inner = mamba1_channels(config);
   return {scope,
           {.name = scope.name("output"),
@@ -85,7 +80,7 @@ RowLinear make_output(const Scope& scope, const Config& config) {
            .init = Init::normal(output_init_std(config.model)),
            .tensor = Placement::sharded(1, inner)},
           kOutput,
-          bias};
+          row_bias(config.mamba.output_bias, scope, "output_bias", config)};
 }
 
 at::Tensor narrowed(const at::Tensor& all, int64_t dim, int64_t parts, int64_t index) {

@@ -96,11 +96,6 @@ ColumnLinear make_input(const Scope& scope, const Config& config) {
 }
 
 RowLinear make_output(const Scope& scope, const Config& config) {
-  std::optional<ParameterSpec> bias;
-  if (config.mamba.output_bias) {
-    bias = row_bias(scope.name("output_bias"), config.model.hidden_size,
-                    config.parallel.sequence_parallel);
-  }
   const int64_t heads = mamba2_heads(config);
   return {scope,
           {.name = scope.name("output"),
@@ -108,7 +103,7 @@ RowLinear make_output(const Scope& scope, const Config& config) {
            .init = Init::normal(output_init_std(config.model)),
            .tensor = Placement::sharded(1, heads)},
           kOutput,
-          bias};
+          row_bias(config.mamba.output_bias, scope, "output_bias", config)};
 }
 
 }  // namespace

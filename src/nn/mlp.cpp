@@ -39,14 +39,6 @@ std::vector<ParameterSpec> up_biases(const Scope& scope, const ModelConfig& mode
            .tensor = cut_by_ffn(model, ffn)}};
 }
 
-std::optional<ParameterSpec> down_bias(const Scope& scope, const Config& config, bool has_bias) {
-  if (!has_bias) {
-    return std::nullopt;
-  }
-  return row_bias(scope.name("down_bias"), config.model.hidden_size,
-                  config.parallel.sequence_parallel);
-}
-
 }  // namespace
 
 Mlp::Mlp(const Scope& scope, const Config& config, int64_t ffn_hidden_size, bool has_bias,
@@ -65,7 +57,7 @@ Mlp::Mlp(const Scope& scope, const Config& config, int64_t ffn_hidden_size, bool
              .shape = {config.model.hidden_size, ffn_hidden_size},
              .init = Init::normal(output_init_std(config.model)),
              .tensor = Placement::sharded(1, ffn_hidden_size)},
-            kOutput, down_bias(scope, config, has_bias)) {}
+            kOutput, row_bias(has_bias, scope, "down_bias", config)) {}
 
 Placed Mlp::forward(const Placed& hidden) const {
   at::Tensor up = up_.forward(hidden);  // [tokens, 2 x ffn/tp], or without a gate half of it
@@ -74,9 +66,7 @@ Placed Mlp::forward(const Placed& hidden) const {
   }
   const at::Tensor activated = weighted_activation(up, at::Tensor(), function_);
   Placed output = down_.forward(activated, hidden.placement);  // from [tokens, ffn/tp]
-  if (multipliers_.output != 1) {
-    output.tensor = output.tensor * multipliers_.output;
-  }
+  output.tensor = scaled(output.tensor, multipliers_.output);
   return output;
 }
 

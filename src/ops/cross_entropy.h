@@ -5,9 +5,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace switchyard {
+#include "base/ignored_label.h"
 
-constexpr int64_t kIgnoredLabel = -100;
+namespace switchyard {
 
 // The local pieces of a cross-entropy whose vocabulary may be split over ranks. All work on a chunk
 // of logits [chunk, local_vocab] fp32 or fp64, contiguous; labels [chunk] int64 count over the

@@ -1,9 +1,8 @@
 #include "selfcheck/selfcheck.h"
 
-#include <algorithm>
 #include <array>
 
-#include "config/layer_pattern.h"
+#include "config/rules/questions.h"
 #include "selfcheck/logical_tensors.h"
 
 namespace switchyard {
@@ -65,12 +64,11 @@ void check_in_fp32(const LayoutRun& layout, SelfcheckReport& report) {
 }  // namespace
 
 double fp32_tolerance(const Config& config) {
-  const std::vector<LayerKinds> layers = layer_kinds(config);
-  const bool scans = std::any_of(layers.begin(), layers.end(), [](const LayerKinds& layer) {
-    return layer.has(MixerKind::kMamba1) || layer.has(MixerKind::kMamba2) ||
-           layer.has(MixerKind::kDeltaNet);
-  });
-  return scans ? kFp32ToleranceOfScans : kFp32Tolerance;
+  constexpr double kOfScans = 1e-4;
+  const bool scans = has_mixer(config, MixerKind::kMamba1) ||
+                     has_mixer(config, MixerKind::kMamba2) ||
+                     has_mixer(config, MixerKind::kDeltaNet);
+  return scans ? kOfScans : kFp32Tolerance;
 }
 
 SelfcheckReport selfcheck(const ShrunkConfig& shrunk) {

@@ -31,7 +31,6 @@ constexpr double kSelfcheckTolerance = 1e-9;  // in fp64
 // In fp32. Layers that carry a state from token to token multiply rounding: transformers' own
 // Qwen3-Next is 4.6e-5 away from itself in fp64. What is wrong shows in fp64.
 constexpr double kFp32Tolerance = 1e-5;
-constexpr double kFp32ToleranceOfScans = 1e-4;
 double fp32_tolerance(const Config& config);
 // In fp32 a gradient is known to the rounding of the largest ones.
 constexpr double kFp32LeastShare = 1e-2;
