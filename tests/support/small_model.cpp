@@ -26,6 +26,25 @@ Config small_config() {
   return config;
 }
 
+Config small_varied_config() {
+  Config varied = small_config();
+  varied.model.norm = NormKind::kLayer;
+  varied.model.norm_plus_one = true;
+  varied.model.logit_softcap = 2;
+  varied.model.activation_clamp = 0.5;
+  varied.model.activation_offset = 1;
+  varied.multipliers.embedding = 4;
+  varied.multipliers.logits = 0.5;
+  varied.multipliers.mlp_gate = 0.75;
+  varied.multipliers.mlp_output = 1.25;
+  varied.moe.latent_size = 10;
+  varied.moe.shared_expert_bias = true;
+  varied.moe.pre_softmax = true;
+  varied.moe.renormalize = true;
+  varied.moe.expert_bias = true;
+  return varied;
+}
+
 MeshShape Layout::mesh() const {
   return mesh_shape(apply({}).parallel, world_size);
 }

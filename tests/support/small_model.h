@@ -9,6 +9,9 @@ namespace switchyard {
 // A decoder of two layers and width 16 with every part of the first model in it: grouped key/value
 // heads, a shared expert, balance loss and z-loss.
 Config small_config();
+// The same with all that some families change in every layer: norms, activations, multipliers,
+// router.
+Config small_varied_config();
 
 // A layout to compare with one rank.
 struct Layout {
