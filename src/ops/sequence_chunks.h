@@ -30,4 +30,13 @@ inline std::vector<SequenceChunk> sequence_chunks(const std::vector<int64_t>& st
   return chunks;
 }
 
+// Tokens of the longest one, and 1 where there is none.
+inline int64_t longest_of(const std::vector<SequenceChunk>& chunks) {
+  int64_t longest = 1;
+  for (const SequenceChunk& chunk : chunks) {
+    longest = std::max(longest, chunk.size);
+  }
+  return longest;
+}
+
 }  // namespace switchyard

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/op_checks.h"
+#include "ops/scan_checks.h"
 
 namespace switchyard {
 namespace {
@@ -69,29 +69,20 @@ Tensors reference_scan(const Tensors& in, const SequenceTable& table) {
   return {at::stack(outputs), at::stack(states)};
 }
 
+ScanCase in_chunks_of(int64_t chunk_size) {
+  return {[=](const Tensors& in) { return scan(in, kPacked, chunk_size); },
+          [](const Tensors& in) { return reference_scan(in, kPacked); }, to_type};
+}
+
 TEST(ChunkedScan, EqualsTheRecurrenceInEveryDtypeForEveryChunkSize) {
   at::manual_seed(1);
   for (const Sizes& sizes :
        {Sizes{1, 1, 1, 1}, kSmall, Sizes{6, 1, 17, 33}, Sizes{4, 4, 64, 128}}) {
     const Tensors in = draw_inputs(kPacked, sizes);
-    const Tensors expected = reference_scan(in, kPacked);
     for (const int64_t chunk_size : {1, 7, 64, 100, 128, 1000}) {
-      for (const auto& [type, tolerance] : std::vector<std::pair<at::ScalarType, double>>{
-               {at::kDouble, 1e-12}, {at::kFloat, 1e-5}}) {
-        const Tensors actual = scan(to_type(in, type), kPacked, chunk_size);
-        EXPECT_LE(relative_error(actual[0], expected[0]), tolerance);
-        EXPECT_LE(relative_error(actual[1], expected[1]), tolerance);
-      }
+      expect_equals_reference(in_chunks_of(chunk_size), in, 1e-12);
     }
-    // bf16 rounds inputs and outputs only.
-    Tensors rounded = to_type(in, at::kBFloat16);
-    const Tensors actual = scan(rounded, kPacked, 64);
-    EXPECT_EQ(actual[0].scalar_type(), at::kBFloat16);
-    EXPECT_EQ(actual[1].scalar_type(), at::kFloat);
-    for (at::Tensor& tensor : rounded) {
-      tensor = tensor.to(at::kDouble);
-    }
-    EXPECT_LE(relative_error(actual[0], reference_scan(rounded, kPacked)[0]), 5e-3);
+    expect_rounds_only_inputs_and_outputs(in_chunks_of(64), in);
   }
 }
 
@@ -106,19 +97,8 @@ TEST(ChunkedScan, GradientsEqualThoseOfTheRecurrenceForEveryChunkSize) {
   at::manual_seed(3);
   for (const Sizes& sizes : {kSmall, Sizes{4, 2, 20, 40}}) {
     const Tensors in = draw_inputs(kPacked, sizes);
-    const Tensors probes{at::randn(in[0].sizes(), at::kDouble),
-                         at::randn(in[6].sizes(), at::kDouble)};
-    const Tensors expected = gradients(
-        [](const Tensors& values) { return reference_scan(values, kPacked); }, in, probes);
     for (const int64_t chunk_size : {1, 7, 64, 100, 1000}) {
-      const auto ours = [&](const Tensors& values) { return scan(values, kPacked, chunk_size); };
-      const Tensors actual = gradients(ours, in, probes);
-      const Tensors narrow = gradients(ours, to_type(in, at::kFloat),
-                                       {probes[0].to(at::kFloat), probes[1].to(at::kFloat)});
-      for (size_t i = 0; i < in.size(); ++i) {
-        EXPECT_LE(relative_error(actual[i], expected[i]), 1e-11) << i << ", " << chunk_size;
-        EXPECT_LE(relative_error(narrow[i], expected[i]), 1e-5) << i << ", " << chunk_size;
-      }
+      expect_gradients_equal_reference(in_chunks_of(chunk_size), in, 1e-11);
     }
   }
 }
@@ -200,20 +180,7 @@ TEST(ChunkedScan, StartsFromZerosWithoutAState) {
 
 TEST(ChunkedScan, GivesTheSameBytesForAllThreadCountsAndWritesEveryRow) {
   at::manual_seed(9);
-  const PoisonNewTensors poison;
-  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
-    const Tensors in = to_type(draw_inputs(kPacked, {6, 2, 10, 12}), type);
-    const at::Tensor probe = at::randn(in[0].sizes()).to(type);
-    expect_same_bytes_for_all_thread_counts([&] {
-      const auto op = [](const Tensors& values) { return Tensors{scan(values, kPacked, 32)[0]}; };
-      Tensors out = gradients(op, in, {probe});
-      out.push_back(op(in)[0]);
-      for (const at::Tensor& tensor : out) {
-        EXPECT_FALSE(tensor.isnan().any().item<bool>());
-      }
-      return out;
-    });
-  }
+  expect_deterministic_and_whole(in_chunks_of(32), draw_inputs(kPacked, {6, 2, 10, 12}));
 }
 
 TEST(ChunkedScan, AcceptsZeroTokens) {

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/op_checks.h"
+#include "ops/scan_checks.h"
 
 namespace switchyard {
 namespace {
@@ -55,27 +55,16 @@ Tensors reference_scan(const Tensors& in, const SequenceTable& table) {
   return {at::stack(outputs), at::stack(states)};
 }
 
+const ScanCase kWhole{[](const Tensors& in) { return scan(in, kPacked); },
+                      [](const Tensors& in) { return reference_scan(in, kPacked); }, to_type};
+
 TEST(SelectiveScan, EqualsTheReferenceInEveryDtype) {
   at::manual_seed(1);
   for (const auto& [channels, state_size] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {50, 16}, {64, 3}}) {
     const Tensors in = draw_inputs(kPacked, channels, state_size);
-    const Tensors expected = reference_scan(in, kPacked);
-    for (const auto& [type, tolerance] :
-         std::vector<std::pair<at::ScalarType, double>>{{at::kDouble, 1e-13}, {at::kFloat, 1e-5}}) {
-      const Tensors actual = scan(to_type(in, type), kPacked);
-      EXPECT_LE(relative_error(actual[0], expected[0]), tolerance);
-      EXPECT_LE(relative_error(actual[1], expected[1]), tolerance);
-    }
-    // bf16 rounds inputs and outputs only.
-    Tensors rounded = to_type(in, at::kBFloat16);
-    const Tensors actual = scan(rounded, kPacked);
-    EXPECT_EQ(actual[0].scalar_type(), at::kBFloat16);
-    EXPECT_EQ(actual[1].scalar_type(), at::kFloat);
-    for (at::Tensor& tensor : rounded) {
-      tensor = tensor.to(at::kDouble);
-    }
-    EXPECT_LE(relative_error(actual[0], reference_scan(rounded, kPacked)[0]), 5e-3);
+    expect_equals_reference(kWhole, in, 1e-13);
+    expect_rounds_only_inputs_and_outputs(kWhole, in);
   }
 }
 
@@ -88,18 +77,7 @@ TEST(SelectiveScan, GradientsMatchDifferences) {
 
 TEST(SelectiveScan, GradientsEqualThoseOfTheReference) {
   at::manual_seed(3);
-  const Tensors in = draw_inputs(kPacked, 40, 5);
-  const Tensors probes{at::randn({209, 40}, at::kDouble), at::randn({4, 40, 5}, at::kDouble)};
-  const auto ours = [](const Tensors& values) { return scan(values, kPacked); };
-  const Tensors expected =
-      gradients([](const Tensors& values) { return reference_scan(values, kPacked); }, in, probes);
-  const Tensors actual = gradients(ours, in, probes);
-  const Tensors narrow = gradients(ours, to_type(in, at::kFloat),
-                                   {probes[0].to(at::kFloat), probes[1].to(at::kFloat)});
-  for (size_t i = 0; i < in.size(); ++i) {
-    EXPECT_LE(relative_error(actual[i], expected[i]), 1e-12) << i;
-    EXPECT_LE(relative_error(narrow[i], expected[i]), 1e-5) << i;
-  }
+  expect_gradients_equal_reference(kWhole, draw_inputs(kPacked, 40, 5), 1e-12);
 }
 
 TEST(SelectiveScan, PackedEqualsSeparateBitForBit) {
@@ -145,20 +123,7 @@ TEST(SelectiveScan, StartsFromZerosWithoutAState) {
 
 TEST(SelectiveScan, GivesTheSameBytesForAllThreadCountsAndWritesEveryRow) {
   at::manual_seed(7);
-  const PoisonNewTensors poison;
-  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
-    const Tensors in = to_type(draw_inputs(kPacked, 100, 4), type);
-    const at::Tensor probe = at::randn({209, 100}).to(type);
-    expect_same_bytes_for_all_thread_counts([&] {
-      const auto op = [](const Tensors& values) { return Tensors{scan(values, kPacked)[0]}; };
-      Tensors out = gradients(op, in, {probe});
-      out.push_back(op(in)[0]);
-      for (const at::Tensor& tensor : out) {
-        EXPECT_FALSE(tensor.isnan().any().item<bool>());
-      }
-      return out;
-    });
-  }
+  expect_deterministic_and_whole(kWhole, draw_inputs(kPacked, 100, 4));
 }
 
 TEST(SelectiveScan, AcceptsZeroTokens) {
