@@ -199,7 +199,7 @@ TEST(HfSettings, RefuseWhatDeepseeksClassesDoNotDo) {
       "config.json: norm_topk_prob is true, only false is supported: transformers' class does "
       "not look at it");
   EXPECT_EQ(with("deepseek_v3", "n_shared_experts", 0),
-            "config.json: n_shared_experts is 0: expected a number from 1 on");
+            "config.json: n_shared_experts is 0: expected 1 or more");
   EXPECT_EQ(with("deepseek_v3", "kv_lora_rank", 0),
             "config.json: kv_lora_rank is 0: expected a number from 1 on");
 }

@@ -50,9 +50,10 @@ std::vector<TokenBatch> separate_rows(const Config& config) {
   return rows;
 }
 
-void add_pass(const Config& config, const Layout& layout, std::vector<TokenBatch> rows,
+void add_pass(const Config& config, const Layout& layout, const std::vector<TokenBatch>& whole_rows,
               LogicalTensors& result) {
-  run_ranks(layout.mesh(), [&, rows](Groups& groups) mutable {
+  run_ranks(layout.mesh(), [&](Groups& groups) {
+    std::vector<TokenBatch> rows = whole_rows;
     Parameters parameters(groups, Dtypes::of(config.train.precision),
                           static_cast<uint64_t>(config.run.seed));
     const LanguageModel model(parameters, config);
