@@ -60,14 +60,15 @@ void write_shared_experts(const Config& config, Json& fields) {
       moe.ffn_hidden_size > 0 ? moe.shared_expert_ffn_hidden_size / moe.ffn_hidden_size : 0;
 }
 
-std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors) {
+std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors,
+                                           const std::string& final_norm) {
   const std::string theirs = "model.layers.{layer}.";
   const std::string ours = "mtp.{layer}.";
   std::vector<TensorRule> rules = {
       {theirs + "enorm.weight", ours + "embedding_norm.weight"},
       {theirs + "hnorm.weight", ours + "hidden_norm.weight"},
       {theirs + "eh_proj.weight", ours + "projection", {}, {1, 2}},
-      {theirs + "shared_head.norm.weight", ours + "final_norm.weight"},
+      {theirs + final_norm, ours + "final_norm.weight"},
   };
   const std::string in_layer = "layers.{layer}.";
   for (TensorRule rule : layer_tensors) {

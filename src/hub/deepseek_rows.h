@@ -26,8 +26,10 @@ FieldGroup shared_experts() {
 }
 
 // Of modules of multi-token prediction, behind the last layer: what they have besides a layer, and
-// the same tensors of their layers as `layer_tensors` has of the model's own.
-std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors);
+// the same tensors of their layers as `layer_tensors` has of the model's own. `final_norm`: the
+// name of the norm behind the layer.
+std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors,
+                                           const std::string& final_norm);
 // Their copies of embedding and head.
 std::vector<DroppedTensor> prediction_dropped();
 
