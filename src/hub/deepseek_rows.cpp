@@ -43,14 +43,15 @@ std::vector<TensorRule> latent_attention_tensors() {
           {theirs + "kv_b_proj.weight", ours + "kv_up", {}, {2, 1}}};
 }
 
-std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors) {
+std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors,
+                                           const std::string& final_norm) {
   const std::string theirs = in_layer("");
   const std::string ours = "mtp.{layer}.";
   std::vector<TensorRule> rules = {
       {theirs + "enorm.weight", ours + "embedding_norm.weight"},
       {theirs + "hnorm.weight", ours + "hidden_norm.weight"},
       {theirs + "eh_proj.weight", ours + "projection", {}, {1, 2}},
-      {theirs + "shared_head.norm.weight", ours + "final_norm.weight"},
+      {theirs + final_norm, ours + "final_norm.weight"},
   };
   for (TensorRule rule : layer_tensors) {
     if (rule.logical.starts_with(logical(""))) {

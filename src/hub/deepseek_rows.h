@@ -15,8 +15,10 @@ FieldGroup latent_attention_widths();
 std::vector<TensorRule> latent_attention_tensors();
 
 // Of modules of multi-token prediction, behind the last layer: what they have besides a layer, and
-// the same tensors of their layers as `layer_tensors` has of the model's own.
-std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors);
+// the same tensors of their layers as `layer_tensors` has of the model's own. `final_norm`: the
+// name of the norm behind the layer.
+std::vector<TensorRule> prediction_tensors(const std::vector<TensorRule>& layer_tensors,
+                                           const std::string& final_norm);
 // Their copies of embedding and head.
 std::vector<DroppedTensor> prediction_dropped();
 

@@ -98,6 +98,9 @@ struct ModelFamily {
   std::string architecture;  // in config.json: "MixtralForCausalLM"
   // Read as well, never written: names that publishers gave to models of the same class.
   std::vector<std::string> other_model_types = {};
+  // Its directories load with their own code only, as transformers has no such class: no model made
+  // from scratch becomes one unless --family asks for it.
+  bool only_on_request = false;
   std::vector<FieldRule> fields;
   std::vector<FixedField> fixed_fields;
   std::vector<FixedSetting> fixed_settings;

@@ -94,6 +94,9 @@ const ModelFamily& family_for(const Config& config, const std::string& model_typ
   const ModelFamily* nearest = nullptr;
   std::vector<std::string> fewest;
   for (const ModelFamily& family : families()) {
+    if (family.only_on_request) {
+      continue;
+    }
     std::vector<std::string> differences = not_expressed(family, config);
     if (differences.empty()) {
       return family;

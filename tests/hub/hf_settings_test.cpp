@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "config/settings.h"
 #include "hub/hub_tests.h"
+#include "hub/origin.h"
 
 namespace switchyard {
 namespace {
@@ -202,6 +203,101 @@ TEST(HfSettings, RefuseWhatDeepseeksClassesDoNotDo) {
             "config.json: n_shared_experts is 0: expected 1 or more");
   EXPECT_EQ(with("deepseek_v3", "kv_lora_rank", 0),
             "config.json: kv_lora_rank is 0: expected a number from 1 on");
+}
+
+// As its file has it.
+const Json kLingMini = {{"architectures", {"BailingMoeV2ForCausalLM"}},
+                        {"model_type", "bailing_moe"},
+                        {"attention_dropout", 0.0},
+                        {"embedding_dropout", 0.0},
+                        {"first_k_dense_replace", 1},
+                        {"head_dim", 128},
+                        {"hidden_act", "silu"},
+                        {"hidden_size", 2048},
+                        {"intermediate_size", 5120},
+                        {"max_position_embeddings", 32768},
+                        {"moe_intermediate_size", 512},
+                        {"moe_router_enable_expert_bias", true},
+                        {"moe_shared_expert_intermediate_size", 512},
+                        {"n_group", 8},
+                        {"norm_topk_prob", true},
+                        {"num_attention_heads", 16},
+                        {"num_experts", 256},
+                        {"num_experts_per_tok", 8},
+                        {"num_hidden_layers", 20},
+                        {"num_key_value_heads", 4},
+                        {"num_shared_experts", 1},
+                        {"output_dropout", 0.0},
+                        {"partial_rotary_factor", 0.5},
+                        {"rms_norm_eps", 1e-06},
+                        {"rope_scaling", nullptr},
+                        {"rope_theta", 600000},
+                        {"routed_scaling_factor", 2.5},
+                        {"router_dtype", "fp32"},
+                        {"score_function", "sigmoid"},
+                        {"tie_word_embeddings", false},
+                        {"topk_group", 4},
+                        {"torch_dtype", "bfloat16"},
+                        {"use_bias", false},
+                        {"use_cache", true},
+                        {"use_qk_norm", true},
+                        {"use_qkv_bias", false},
+                        {"use_rmsnorm", true},
+                        {"vocab_size", 157184}};
+
+TEST(HfSettings, UnderstandModelsOfLing) {
+  const Config mini = config_from(kLingMini);
+  EXPECT_EQ(mini.attention.qk_norm, QkNormKind::kHead);
+  EXPECT_EQ(mini.rope.base, 600000);
+  EXPECT_EQ(mini.rope.partial_factor, 0.5);
+  EXPECT_EQ(mini.moe.num_groups, 8);
+  EXPECT_EQ(mini.moe.scaling_factor, 2.5);
+  EXPECT_EQ(mini.moe.shared_expert_ffn_hidden_size, 512);
+  EXPECT_TRUE(mini.moe.expert_bias);
+  EXPECT_TRUE(mini.moe.renormalize);
+
+  Json other = kLingMini;
+  other.erase("partial_rotary_factor");
+  other.update({{"rotary_dim", 64},
+                {"num_experts_per_tok", 1},
+                {"num_shared_experts", nullptr},
+                {"num_nextn_predict_layers", 2},
+                {"mtp_loss_scaling_factor", 0.1}});
+  const Config changed = config_from(other);
+  EXPECT_EQ(changed.rope.partial_factor, 0.5);
+  EXPECT_FALSE(changed.moe.renormalize);
+  EXPECT_EQ(changed.moe.shared_expert_ffn_hidden_size, 0);
+  EXPECT_EQ(changed.mtp.num_layers, 2);
+  EXPECT_DOUBLE_EQ(changed.mtp.loss_coeff, 0.2);  // of the mean of two losses
+}
+
+TEST(HfSettings, RefuseWhatLingsClassDoesNotDo) {
+  const auto with = [](const char* name, const Json& value) {
+    return refusal("bailing_moe_v2", [&](Json& fields) { fields[name] = value; });
+  };
+  EXPECT_EQ(with("rotary_dim", 8),
+            "config.json: rotary_dim is 8, which is 1 of head_dim (8), but partial_rotary_factor "
+            "is 0.5: keep the one that is right");
+  EXPECT_EQ(with("rotary_dim", 9),
+            "config.json: rotary_dim is 9: expected a number from 1 to head_dim (8)");
+  EXPECT_EQ(with("moe_shared_expert_intermediate_size", 24),
+            "config.json: moe_shared_expert_intermediate_size is 24, but the model's code makes a "
+            "shared expert as wide as a routed one: moe_intermediate_size is 12");
+  EXPECT_EQ(with("norm_topk_prob", false),
+            "config.json: norm_topk_prob is false, only true is supported: the model's code "
+            "divides by their sum");
+  EXPECT_EQ(with("score_function", "softmax"),
+            "config.json: score_function is \"softmax\", only \"sigmoid\" is supported: the "
+            "model's code knows no other");
+}
+
+// transformers has GLM-4.5's class, which can express the same.
+TEST(HfSettings, MakeNoModelOneOfLingUnasked) {
+  Config config = config_from(read_json(golden_directory("bailing_moe_v2") / "config.json"));
+  config.mtp.num_layers = 0;
+  EXPECT_EQ(origin_from_scratch(config, "", at::kBFloat16).family->model_type, "glm4_moe");
+  EXPECT_EQ(origin_from_scratch(config, "bailing_moe_v2", at::kBFloat16).family->model_type,
+            "bailing_moe_v2");
 }
 
 // Fields left out take transformers' standard values for the family, not ours.

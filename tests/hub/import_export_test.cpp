@@ -178,6 +178,38 @@ TEST_F(ImportExport, StoresTheValuesThatTheDirectoryHolds) {
   EXPECT_TRUE(at::equal(up.values[0][0], w3));
 }
 
+// Ling keeps queries, keys and values as one tensor, and a module's norms by other names.
+TEST_F(ImportExport, FindsTheTensorsOfLing) {
+  const HfModel model = open_hf_model(golden_directory("bailing_moe_v2"));
+  const WeightFiles files = open_weight_files(model.path);
+  const auto in_file = [&](const std::string& name) {
+    return files.files[files.tensors.at(name).file]->tensor(name);
+  };
+  PartReader reader(model.path, model.index);
+  const auto ours = [&](const std::string& name) {
+    const std::vector<int64_t>& shape = model.index.tensors.at(name).global_shape;
+    const TensorPart part{name, shape, std::vector<int64_t>(shape.size(), 0),
+                          at::empty(shape, at::kBFloat16)};
+    reader.read(part);
+    return part.values;
+  };
+  const at::Tensor fused = in_file("model.layers.1.attention.query_key_value.weight");
+  EXPECT_TRUE(at::equal(ours("layers.1.attention.q").view({32, 16}), fused.narrow(0, 0, 32)));
+  EXPECT_TRUE(at::equal(ours("layers.1.attention.k").view({16, 16}), fused.narrow(0, 32, 16)));
+  EXPECT_TRUE(at::equal(ours("layers.1.attention.v").view({16, 16}), fused.narrow(0, 48, 16)));
+  const at::Tensor projection = ours("mtp.0.projection");  // [hidden, 2, hidden]
+  EXPECT_TRUE(at::equal(projection.view({16, 32}), in_file("model.layers.2.eh_proj.weight")));
+  const std::pair<const char*, const char*> norms[] = {
+      {"mtp.0.embedding_norm.weight", "enorm.weight"},
+      {"mtp.0.hidden_norm.weight", "hnorm.weight"},
+      {"mtp.0.final_norm.weight", "final_layernorm.weight"},
+      {"mtp.0.layer.mixer_norm.weight", "input_layernorm.weight"},
+      {"mtp.0.layer.mlp_norm.weight", "post_attention_layernorm.weight"}};
+  for (const auto& [logical, name] : norms) {
+    EXPECT_TRUE(at::equal(ours(logical), in_file(std::string("model.layers.2.") + name))) << name;
+  }
+}
+
 TEST_F(ImportExport, RoundsToTheDtypeAskedFor) {
   import(golden_directory("qwen3"));
   EXPECT_TRUE(export_again({.model_type = "", .dtype = at::kBFloat16}).is_rounded);

@@ -6,7 +6,8 @@ For each of tools/oracle/hf_families: a random model of transformers, every para
 fp32, fp16 or bf16, in one file or several; `switchyard forward` must give its logits within 1e-5 of the largest, its
 loss within 1e-6, and every gradient within 1e-4 (norm of the difference over norm); `switchyard generate` the same
 greedy 32 tokens; import and export the same bytes. Both compute in fp32. Tokens are drawn again, and counted, where a
-choice of experts hangs on rounding, or where transformers in fp32 is farther than half a bound from itself in fp64.
+choice of experts hangs on rounding, or where transformers in fp32 is farther than half a bound from itself in fp64, as
+it is or with its parameters moved by their last bit.
 
 Runs in the environment that tools/peers makes (6 GB), or that of the Python in PEERS_PYTHON.
 """
@@ -39,6 +40,7 @@ import hf_families
 BOUNDS = {"logits": 1e-5, "loss": 1e-6, "gradients": 1e-4}
 NUDGE = 3e-6  # of embeddings, relative: what rounding can do to a router's scores
 JUMP = 1e-3   # of logits, relative: another expert has been chosen
+LAST_BIT = 6e-8  # of a parameter, relative: sums that cancel show by it how much of them is rounding
 MOST_REDRAWS = 20
 
 
@@ -71,19 +73,34 @@ def hangs_on_rounding(model, tokens):
     return max(jumps) > JUMP
 
 
-def own_rounding(model, tokens, labels):
-    """How far transformers in fp32 is from itself in fp64."""
-    exact = copy.deepcopy(model).double()
+def with_last_bits_moved(model, seed):
+    moved = copy.deepcopy(model)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.mul_(1 + LAST_BIT * torch.randn(parameter.shape, generator=generator))
+    return moved
+
+
+def outputs_of(model, tokens, labels):
+    """Logits, the loss and the gradients of a model, which is used up."""
     logits, loss = loss_of(model, tokens, labels)
     loss.backward()
-    exact_logits, exact_loss = loss_of(exact, tokens, labels)
-    exact_loss.backward()
-    pairs = [(one.grad, other.grad) for one, other in zip(model.parameters(), exact.parameters())
-             if other.grad is not None]
-    largest = max(other.norm() for _, other in pairs)
-    errors = {"logits": relative(logits, exact_logits), "loss": abs(loss - exact_loss).item() / exact_loss.item(),
-              "gradients": max(gradient_error(one, other, largest) for one, other in pairs)}
-    model.zero_grad()
+    return logits.detach(), loss.item(), [torch.zeros_like(one) if one.grad is None else one.grad
+                                          for one in model.parameters()]
+
+
+def own_rounding(model, tokens, labels):
+    """How far transformers in fp32 is from itself in fp64."""
+    exact_logits, exact_loss, exact_gradients = outputs_of(copy.deepcopy(model).double(), tokens, labels)
+    largest = max(gradient.norm() for gradient in exact_gradients)
+    errors = {"logits": 0.0, "loss": 0.0, "gradients": 0.0}
+    for rounded in [copy.deepcopy(model), with_last_bits_moved(model, 1), with_last_bits_moved(model, 2)]:
+        logits, loss, gradients = outputs_of(rounded, tokens, labels)
+        found = {"logits": relative(logits, exact_logits), "loss": abs(loss - exact_loss) / exact_loss,
+                 "gradients": max(gradient_error(one, exact, largest)
+                                  for one, exact in zip(gradients, exact_gradients))}
+        errors = {what: max(errors[what], found[what]) for what in errors}
     return errors
 
 

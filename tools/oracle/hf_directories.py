@@ -32,7 +32,9 @@ def spell_as_before(folder):
     path = folder / "config.json"
     fields = json.loads(path.read_text())
     parameters = fields.pop("rope_parameters")
-    fields["rope_theta"] = parameters.pop("rope_theta")
+    for name in ("rope_theta", "partial_rotary_factor"):
+        if name in parameters:
+            fields[name] = parameters.pop(name)
     parameters["type"] = parameters.pop("rope_type")
     fields["rope_scaling"] = None if parameters["type"] == "default" else parameters
     fields["torch_dtype"] = fields.pop("dtype")

@@ -48,7 +48,8 @@ ModelFamily deepseek_v3_family() {
                          {"moe.group_score", "top2_sum"}},
       .groups = {latent_attention_widths(), rope_fields(10000),
                  shared_experts("n_shared_experts", 1, 1), sequence_balance_loss()},
-      .tensors = joined<TensorRule>({layer_tensors(), prediction_tensors(layer_tensors())}),
+      .tensors = joined<TensorRule>(
+          {layer_tensors(), prediction_tensors(layer_tensors(), "shared_head.norm.weight")}),
       .dropped = joined<DroppedTensor>({decoder_dropped(), prediction_dropped()}),
   };
 }

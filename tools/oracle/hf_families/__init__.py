@@ -2,6 +2,7 @@
 
     CLASS    the prefix of its classes: "Qwen3Moe" has Qwen3MoeForCausalLM and Qwen3MoeConfig
     CONFIG   the configuration's class where it is named otherwise
+    LIBRARY  the module of the classes where it is not transformers: a reference of our own
     GOLDEN   dict(config=, dtype=, shard=, old_spelling=, whole=): the tiny directory in tests/golden/hf; `whole`
              where the configuration is not besides the usual SIZES
     STORED   {"gpt_oss_mxfp4": dict(config=, dtype=, store=)}: more such directories, in which weights are encoded.
@@ -26,10 +27,11 @@ def names():
 
 def family(name):
     module = importlib.import_module("." + name, __name__)
+    library = getattr(module, "LIBRARY", transformers)
     return types.SimpleNamespace(
         name=name, goldens={name: module.GOLDEN, **getattr(module, "STORED", {})}, draw=module.draw, bounds=getattr(module, "BOUNDS", {}),
-        config_class=getattr(transformers, getattr(module, "CONFIG", module.CLASS + "Config")),
-        model_class=getattr(transformers, module.CLASS + "ForCausalLM"),
+        config_class=getattr(library, getattr(module, "CONFIG", module.CLASS + "Config")),
+        model_class=getattr(library, module.CLASS + "ForCausalLM"),
         randomise=getattr(module, "randomise", lambda name, tensor, noise: None))
 
 

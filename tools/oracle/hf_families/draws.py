@@ -39,6 +39,11 @@ def decoder(rng, head_dim=None):
     return fields
 
 
+def rotated_share(rng, head_dim):
+    """Of a head: an even number of its features."""
+    return rng.choice(range(2, head_dim + 1, 2)) / head_dim
+
+
 def experts(rng, number="num_experts", least_top_k=1):
     """least_top_k 2 where weights are divided by their sum: one expert of weight 1 gives the router no gradient, and
     there would be noise to compare."""

@@ -9,7 +9,8 @@ GOLDEN = dict(dtype=torch.bfloat16, shard="20KB",
 
 
 def draw(rng):
-    return {**draws.decoder(rng), "moe_num_experts": rng.choice([4, 7, 8]), "moe_k": rng.randint(2, 4),
+    return {**draws.decoder(rng, head_dim="sometimes"), "moe_num_experts": rng.choice([4, 7, 8]), "moe_k": rng.randint(2, 4),
             "moe_intermediate_size": rng.choice([6, 12]), "moe_num_shared_experts": rng.choice([0, 1, 2]),
             "num_hidden_layers": rng.choice([2, 3]),
-            "moe_layer_start_index": rng.choice([0, 1]), "moe_layer_interval": rng.choice([1, 1, 2])}
+            "moe_layer_start_index": rng.choice([0, 1]), "moe_layer_interval": rng.choice([1, 1, 2]),
+            "moe_layer_end_index": rng.choice([-1, -1, 1])}

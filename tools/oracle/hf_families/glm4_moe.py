@@ -23,12 +23,10 @@ def grouped_experts(rng, number="n_routed_experts", dense_field="first_k_dense_r
 
 
 def draw(rng):
-    fields = {**draws.decoder(rng), **grouped_experts(rng), "attention_bias": draws.flag(rng),
+    fields = {**draws.decoder(rng, head_dim="sometimes"), **grouped_experts(rng), "attention_bias": draws.flag(rng),
               "use_qk_norm": draws.flag(rng), "num_mtp_layers": 0}
     fields["num_hidden_layers"] = rng.choice([2, 3])
-    if draws.flag(rng):
-        fields["rope_parameters"]["partial_rotary_factor"] = 1.0
-    head_dim = fields["hidden_size"] // fields["num_attention_heads"]
-    if head_dim == 10:  # its half is odd
-        fields["hidden_size"] = 8 * fields["num_attention_heads"]
+    head_dim = fields.get("head_dim", fields["hidden_size"] // fields["num_attention_heads"])
+    if draws.flag(rng) or head_dim == 10:  # the half of 10, which is the standard, is odd
+        fields["rope_parameters"]["partial_rotary_factor"] = draws.rotated_share(rng, head_dim)
     return fields

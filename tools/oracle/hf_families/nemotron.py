@@ -19,6 +19,7 @@ def draw(rng):
               "mlp_bias": draws.flag(rng)}
     fields["norm_eps"] = fields.pop("rms_norm_eps")
     fields["hidden_act"] = rng.choice(["relu2", "relu2", "silu"])
-    if fields.get("head_dim", fields["hidden_size"] // fields["num_attention_heads"]) == 10:
-        fields["head_dim"] = 8  # half of 10 is odd
+    head_dim = fields.get("head_dim", fields["hidden_size"] // fields["num_attention_heads"])
+    if draws.flag(rng) or head_dim == 10:  # the half of 10, which is the standard, is odd
+        fields["rope_parameters"]["partial_rotary_factor"] = draws.rotated_share(rng, head_dim)
     return fields

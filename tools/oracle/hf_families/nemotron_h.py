@@ -32,10 +32,12 @@ def draw(rng):
     rng.shuffle(layers)
     kv_heads = rng.choice([1, 2, 4])
     groups = rng.choice([1, 2, 4])
+    latent = rng.choice([None, None, 8])
     return dict(
         vocab_size=257, hidden_size=rng.choice([16, 24, 40]), layers_block_type=layers,
         num_attention_heads=kv_heads * rng.choice([1, 2, 3]), num_key_value_heads=kv_heads,
-        head_dim=rng.choice([4, 7, 16]), intermediate_size=rng.choice([12, 20]), mlp_bias=draws.flag(rng),
+        head_dim=rng.choice([4, 7, 16]), intermediate_size=rng.choice([12, 20]), moe_latent_size=latent,
+        mlp_bias=latent is None and draws.flag(rng),  # with a latent we refuse it
         mlp_hidden_act=rng.choice(["relu2", "relu2", "silu"]),
         layer_norm_epsilon=rng.choice([1e-6, 1e-5]), ssm_state_size=rng.choice([4, 9, 16]),
         mamba_num_heads=groups * rng.choice([1, 2, 3]), mamba_head_dim=rng.choice([4, 6]), n_groups=groups,
