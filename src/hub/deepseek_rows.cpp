@@ -1,17 +1,10 @@
 #include "hub/deepseek_rows.h"
 
-#include <fmt/format.h>
-
 #include "base/error.h"
 #include "config/values.h"
 #include "hub/field_groups.h"
 
 namespace switchyard {
-namespace {
-
-using Json = nlohmann::json;
-
-}  // namespace
 
 std::vector<FieldRule> latent_attention_fields() {
   return {{"kv_lora_rank", "mla.kv_lora_rank", 512},
@@ -29,7 +22,7 @@ FieldGroup latent_attention_widths() {
                                "{}: kv_lora_rank is 0: expected a number from 1 on",
                                fields.source());
           },
-          [](const Config&, Json&) {}};
+          [](const Config&, nlohmann::json&) {}};
 }
 
 std::vector<TensorRule> latent_attention_tensors() {
@@ -77,7 +70,7 @@ FieldGroup sequence_balance_loss() {
             set_value(settings, "moe.aux_loss_coeff", is_per_sequence ? coefficient : "0");
             set_value(settings, "moe.step_aux_loss_coeff", is_per_sequence ? "0" : coefficient);
           },
-          [](const Config& config, Json& fields) {
+          [](const Config& config, nlohmann::json& fields) {
             const bool is_per_sequence = config.moe.step_aux_loss_coeff == 0;
             fields["aux_loss_alpha"] =
                 is_per_sequence ? config.moe.aux_loss_coeff : config.moe.step_aux_loss_coeff;

@@ -331,6 +331,28 @@ FieldGroup partial_rope_fields(double base, double partial_factor) {
           write_rope};
 }
 
+std::optional<double> read_rotary_dim(HfConfig& fields, const SettingValues& settings) {
+  const Json* dim = fields.find("rotary_dim");
+  if (dim == nullptr || dim->is_null()) {
+    return std::nullopt;
+  }
+  const int64_t head_dim = whole_value(settings, "model.head_dim");
+  check<ConfigError>(dim->is_number_integer() && *dim > 0 && *dim <= head_dim,
+                     "{}: rotary_dim is {}: expected a number from 1 to head_dim ({})",
+                     fields.source(), dim->dump(), head_dim);
+  return dim->get<double>() / static_cast<double>(head_dim);
+}
+
+FieldGroup query_norm(bool standard) {
+  return {[=](HfConfig& fields, SettingValues& settings) {
+            set_value(settings, "attention.qk_norm",
+                      fields.get("use_qk_norm", standard) ? "head" : "none");
+          },
+          [](const Config& config, Json& fields) {
+            fields["use_qk_norm"] = config.attention.qk_norm == QkNormKind::kHead;
+          }};
+}
+
 FieldGroup window_from_layer_on() {
   return {[](HfConfig& fields, SettingValues& settings) {
             read_windows(fields, settings,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "hub/family.h"
 
 namespace switchyard {
@@ -18,6 +20,13 @@ void read_rope(HfConfig& fields, SettingValues& settings, const RopeStandards& s
 void write_rope(const Config& config, nlohmann::json& fields);
 FieldGroup rope_fields(double base);
 FieldGroup partial_rope_fields(double base, double partial_factor);
+
+// rotary_dim, the share of a head that is rotated as older files have it: a number of features.
+// `model.head_dim` must have been read. None where the file does not name it.
+std::optional<double> read_rotary_dim(HfConfig& fields, const SettingValues& settings);
+
+// use_qk_norm: whether queries and keys are normalised head by head.
+FieldGroup query_norm(bool standard);
 
 // use_sliding_window, sliding_window, max_window_layers, layer_types: which layers attend to a
 // window when the file does not list them.

@@ -7,11 +7,6 @@
 #include "hub/field_groups.h"
 
 namespace switchyard {
-namespace {
-
-using Json = nlohmann::json;
-
-}  // namespace
 
 std::vector<FieldRule> gemma_fields(const GemmaStandards& standards) {
   return joined<FieldRule>(
@@ -41,7 +36,7 @@ FieldGroup scaled_embedding() {
             const auto hidden = static_cast<double>(whole_value(settings, "model.hidden_size"));
             set_value(settings, "multipliers.embedding", print_value(std::sqrt(hidden)));
           },
-          [](const Config&, Json&) {}};
+          [](const Config&, nlohmann::json&) {}};
 }
 
 FieldGroup query_scalar() {
@@ -52,7 +47,7 @@ FieldGroup query_scalar() {
             set_value(settings, "attention.scale",
                       print_value(1 / std::sqrt(static_cast<double>(scalar))));
           },
-          [](const Config& config, Json& fields) {
+          [](const Config& config, nlohmann::json& fields) {
             const double scale = config.attention.scale;
             fields["query_pre_attn_scalar"] = std::llround(1 / (scale * scale));
           }};

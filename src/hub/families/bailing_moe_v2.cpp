@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "config/values.h"
@@ -13,36 +14,19 @@ namespace {
 
 using Json = nlohmann::json;
 
-FieldGroup query_norm() {
-  return {[](HfConfig& fields, SettingValues& settings) {
-            set_value(settings, "attention.qk_norm",
-                      fields.get("use_qk_norm", true) ? "head" : "none");
-          },
-          [](const Config& config, Json& fields) {
-            fields["use_qk_norm"] = config.attention.qk_norm == QkNormKind::kHead;
-          }};
-}
-
-// The share of a head that is rotated; files of Ling-1T have it as rotary_dim, a number of
-// features.
+// Files of Ling-1T have rotary_dim, which must not contradict partial_rotary_factor.
 void read_rope_with_dim(HfConfig& fields, SettingValues& settings) {
-  constexpr double kBase = 600000;
-  const Json* dim = fields.find("rotary_dim");
-  if (dim == nullptr || dim->is_null()) {
-    read_rope(fields, settings, {kBase, 1});
+  const std::optional<double> share = read_rotary_dim(fields, settings);
+  read_rope(fields, settings, {600000, share.value_or(1)});
+  if (!share) {
     return;
   }
-  const int64_t head_dim = whole_value(settings, "model.head_dim");
-  check<ConfigError>(dim->is_number_integer() && *dim > 0 && *dim <= head_dim,
-                     "{}: rotary_dim is {}: expected a number from 1 to head_dim ({})",
-                     fields.source(), dim->dump(), head_dim);
-  const double share = dim->get<double>() / static_cast<double>(head_dim);
-  read_rope(fields, settings, {kBase, share});
   const std::string& read = settings.at("rope.partial_factor").items.front();
-  check<ConfigError>(std::stod(read) == share,
+  check<ConfigError>(std::stod(read) == *share,
                      "{}: rotary_dim is {}, which is {} of head_dim ({}), but "
                      "partial_rotary_factor is {}: keep the one that is right",
-                     fields.source(), dim->dump(), share, head_dim, read);
+                     fields.source(), fields.find("rotary_dim")->dump(), *share,
+                     whole_value(settings, "model.head_dim"), read);
 }
 
 // Written as the class reads it, which is older than rope_parameters.
@@ -174,7 +158,7 @@ ModelFamily bailing_moe_v2_family() {
                          {"moe.expert_bias", "true"},
                          {"moe.group_score", "top2_sum"}},
       .groups = {{read_rope_with_dim, write_older_rope},
-                 query_norm(),
+                 query_norm(true),
                  shared_experts_as_wide_as_routed(),
                  renormalized_beyond_one(),
                  prediction_loss(),

@@ -4,16 +4,6 @@
 namespace switchyard {
 namespace {
 
-FieldGroup query_norm() {
-  return {[](HfConfig& fields, SettingValues& settings) {
-            set_value(settings, "attention.qk_norm",
-                      fields.get("use_qk_norm", false) ? "head" : "none");
-          },
-          [](const Config& config, nlohmann::json& fields) {
-            fields["use_qk_norm"] = config.attention.qk_norm == QkNormKind::kHead;
-          }};
-}
-
 // num_nextn_predict_layers: modules that foretell further tokens, of which transformers' class
 // makes none.
 FieldGroup prediction_layers() {
@@ -50,7 +40,7 @@ ModelFamily glm4_moe_family() {
             {"first_k_dense_replace", "moe.first_dense_layers", 1}}}),
       .fixed_fields = {{"attention_dropout", 0.0, "dropout is not implemented"}},
       .fixed_settings = {{"moe.score_function", "sigmoid"}, {"moe.expert_bias", "true"}},
-      .groups = {partial_rope_fields(10000, 0.5), query_norm(),
+      .groups = {partial_rope_fields(10000, 0.5), query_norm(false),
                  shared_experts("n_shared_experts", 1), prediction_layers()},
       .tensors = joined<TensorRule>({decoder_tensors(), qkv_bias_tensors(), qk_norm_tensors(),
                                      mlp_tensors(), expert_tensors(), shared_experts_tensors(),

@@ -1,24 +1,11 @@
-#include <fmt/format.h>
-
-#include "base/error.h"
 #include "hub/field_groups.h"
 
 // MiniMax-M2 (modeling_minimax_m2.py).
 namespace switchyard {
 namespace {
 
-// The share of a head that is rotated, in older files as a number of features.
 void read_rope_with_dim(HfConfig& fields, SettingValues& settings) {
-  constexpr double kBase = 5e6;
-  double share = 1;
-  if (const nlohmann::json* dim = fields.find("rotary_dim"); dim != nullptr && !dim->is_null()) {
-    const int64_t head_dim = whole_value(settings, "model.head_dim");
-    check<ConfigError>(dim->is_number_integer() && *dim > 0 && *dim <= head_dim,
-                       "{}: rotary_dim is {}: expected a number from 1 to head_dim ({})",
-                       fields.source(), dim->dump(), head_dim);
-    share = dim->get<double>() / static_cast<double>(head_dim);
-  }
-  read_rope(fields, settings, {kBase, share});
+  read_rope(fields, settings, {5e6, read_rotary_dim(fields, settings).value_or(1)});
 }
 
 std::vector<TensorRule> expert_bias() {
