@@ -68,9 +68,11 @@ void read_field(const FieldRule& rule, HfConfig& fields, SettingValues& settings
   }
   check<ConfigError>(is_written_as(rule, value), "{} is {}: expected {}", where, value.dump(),
                      setting_of(rule.setting).type);
-  // 0 of these settings stands for null, and for nothing else.
-  check<ConfigError>(rule.for_null.empty() || value.dump() != rule.for_null,
-                     "{} is {}: expected null, or a number from 1 on", where, value.dump());
+  // 0 of these settings stands for null, and for nothing else, however it is written.
+  const bool stands_for_null =
+      !rule.for_null.empty() && value == Json::parse(rule.for_null, nullptr, false);
+  check<ConfigError>(!stands_for_null, "{} is {}: expected null, or a number from 1 on", where,
+                     value.dump());
   RawValue raw = raw_from_json(value, where);
   if (!rule.words.empty()) {
     raw.items = {our_word(rule, raw.items.front(), fields.source())};

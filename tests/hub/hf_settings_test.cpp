@@ -403,6 +403,8 @@ TEST(HfSettings, RefuseMistypedFields) {
            {"llama", "bos_token_id", 1.5, "1.5: expected an id or null"},
            {"llama", "use_cache", "yes", "\"yes\": expected true or false"},
            {"mixtral", "sliding_window", 0, "0: expected null, or a number from 1 on"},
+           {"olmoe", "clip_qkv", 0.0, "0.0: expected null, or a number from 1 on"},
+           {"gemma2", "attn_logit_softcapping", 0.0, "0.0: expected null, or a number from 1 on"},
            {"mixtral", "num_experts_per_tok", "2", "\"2\": expected integer, 1 to 1024"},
            {"mixtral", "router_aux_loss_coef", "0.01",
             "\"0.01\", which is of the wrong type: expected something like 0.001"},
